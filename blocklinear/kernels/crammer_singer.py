@@ -20,7 +20,7 @@ TINY = 1e-300  # stands for x_i' x_i = 0
 def _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha, full, G, old, a):
     """Write G_i^m = w_m' x_i + e_i^m and alpha_i^m, twice, for the first n of `classes`.
 
-    The class of the row is at y; `full`, float64[K], is scratch.
+    The class of the row is at y of these; `full`, float64[K], is scratch.
     """
     if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
         gather(indices, values, start, stop, bias, 0, W.shape[1], W, full)
@@ -92,11 +92,9 @@ def _solve_row(A, C, y, n, high, D, a, top):
 
     Parameters
     ----------
-    A, C : float              x_i' x_i > 0 and C_i > 0
+    A, C, high : float        x_i' x_i > 0, C_i > 0, and max G_m
     y, n : int                place of the class of the row, number of classes
-    high : float              max G_m
-    D : float64[>= n]         G_m; overwritten
-    a : float64[>= n]         alpha_i^m; updated
+    D, a : float64[>= n]      G_m, overwritten; alpha_i^m, updated
     top : float64[>= n]       scratch
     """
     for m in range(n):
@@ -174,16 +172,12 @@ def cs_epoch(
     Parameters
     ----------
     alpha : float64[n_rows, K]          feasible, which is 0 where C_i is 0; updated
-    supported : bool          which classes are worked on
-    factor : float            of the length of steps, from 1 to below 2
-    stats : float64[N_STATS]  updated: largest violation maxG - minG (Eq. 35), and the sum of what
-                              rows add to P - D, C_i loss_i + sum_m alpha_i^m G_i^m, each seen when
-                              a row was worked on, over its classes; gain of the dual; rows
-                              worked on
-    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if alpha_i changed, else 0; empty
-                              for nothing of that
-    priority : float64[n_rows]          of these rows, updated: how far the step moved W, squared;
-                              empty likewise
+    factor : float            from 1 to below 2
+    stats : float64[N_STATS]  updated as by `dcd_epoch`, over the classes worked on: the largest
+                              violation maxG - minG (Eq. 35); rows add C_i loss_i + sum_m
+                              alpha_i^m G_i^m to P - D
+    ranges, priority :        of these rows, updated: `ONE_MODEL` if alpha_i changed, else 0; how
+                              far the step moved W, squared; both empty for nothing of that
     """
     K = alpha.shape[1]
     G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
@@ -239,11 +233,10 @@ def cs_epoch(
 def cs_extrapolate(
     starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V
 ):  # fmt: skip
-    """Lengthen the way alpha went by `factor`, each row as far as its bounds allow.
+    """Lengthen the way alpha went by `factor` > 0, each row as far as its bounds allow.
 
     Parameters
     ----------
-    factor : float            how many times as far, > 0
     earlier : float64[n_rows, K]        an earlier alpha; overwritten by steps d such that
                               alpha + t d is feasible for 0 <= t <= 1
     V : float64[n_features + 1, K]      `factor` times what W changed since; updated to
@@ -267,10 +260,10 @@ def cs_extrapolate(
 
 @kernel
 def _feasible(C, y, alpha, a):
-    """Write a feasible point, next to alpha_i, and return the sum of |a_m| over m other than y.
+    """Write a feasible point, next to alpha_i, and return its a_y: minus the sum of the others.
 
-    Of the other classes what is above 0, or no finite number, becomes 0; if their sum is below -C
-    they are scaled to it; and a_y is minus that sum, whatever alpha_i^y is.
+    Of these what is above 0, or no finite number, becomes 0; if their sum is below -C they are
+    scaled to it. What alpha_i^y is does not count.
     """
     total = 0.0
     for m in range(alpha.shape[0]):
@@ -297,13 +290,9 @@ def cs_add_dual_terms(label, cost, alpha, terms):
         P(V) >= 1/2 sum_m v_m' v_m - sum_i sum_m alpha_i^m (e_i^m + v_m' x_i)
               = 1/2 sum_m |v_m - w_m|^2 + D(alpha) >= D(alpha),
 
-    with equality for V = W at the optimum.
-
-    Parameters
-    ----------
-    alpha : float64[n_rows, K]          what counts is a feasible point next to it
-    terms : float64[N_TERMS]  added to: - sum_i sum_m e_i^m alpha_i^m, and the number of rows with
-                              a non-zero alpha
+    with equality for V = W at the optimum. To `terms`, float64[N_TERMS], go the sum of
+    - e_i^m alpha_i^m, and the number of rows with an alpha other than 0; of `alpha`, what counts is
+    a feasible point next to it.
     """
     feasible = np.zeros(alpha.shape[1])
     for i in range(alpha.shape[0]):
@@ -317,21 +306,13 @@ def cs_add_dual_terms(label, cost, alpha, terms):
 def _row_gap(C, y, scores, a):
     """Return what the bound of what a row may add to P - D is made of, see `_bound`.
 
-    With b_m = e^m + f_m - f_y and a feasible alpha_i, the row adds
+    With b_m = e^m + f_m - f_y, f_m being scores, and a feasible alpha_i, the row adds
 
         sum_m (C^m - a_m) (max b - b_m),    C^m = C for m = y, otherwise 0,
 
-    every term of which is >= 0.
-
-    Parameters
-    ----------
-    scores : float64[K]       f_m
-
-    Returns
-    -------
-    max b, which is the loss without C; by how much it is above the others; the sum; the sum of
-    C^m - a_m, and the term of it where b_m is largest; the largest max b - b_m of an a_m other than
-    0
+    every term of which is >= 0. Return max b, which is the loss without C; by how much it is above
+    the others; the sum; the sum of C^m - a_m, and the term of it where b_m is largest; the largest
+    max b - b_m of an a_m other than 0.
     """
     own = scores[y]
     best, second, at = 0.0, -np.inf, y
@@ -409,11 +390,9 @@ def cs_certify_rows(
 
     Parameters
     ----------
-    alpha : float64[n_rows, K]          what counts is a feasible point next to it
-    W, average, averaged, sums :        as for `dual.certify_rows`
+    alpha, W, average, averaged, recomputed, sums :     as for `dual.certify_rows`; w'_m are added
+                              to `recomputed` (Fan, Eq. 16)
     norms : float64[2]        the largest |w_m| of `W` and of `average`, or more
-    recomputed : float64[n_features + 1 or 0, K]        added to: w'_m (Fan, Eq. 16); left out if
-                              empty
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """

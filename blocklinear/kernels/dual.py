@@ -113,12 +113,10 @@ def dcd_epoch(
 
 @kernel
 def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
-    """Add what the rows contribute to the dual value: sum_i g_i(alpha_i), see `losses`.
+    """Add what the rows contribute to the dual value to `terms`, float64[N_TERMS].
 
-    Parameters
-    ----------
-    terms : float64[N_TERMS]  added to: sum of g_i; number of rows with alpha_i != 0; the sum of
-                              s_i alpha_i that are positive, and of -s_i alpha_i of the others
+    That is the sum of g_i(alpha_i), see `losses`; the number of alpha_i != 0; the sum of
+    s_i alpha_i that are positive, and of -s_i alpha_i of the others.
     """
     for i in range(alpha.shape[0]):
         C, a = cost[i], alpha[i]
@@ -155,9 +153,8 @@ def certify_rows(
                               parts, of which the second is what the first has lost to rounding; a
                               bound of the sum above, which holds in spite of the rounding of f_i
                               and the terms, but not of that of the sum itself
-    reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; number of alpha_i != 0; the
-                              sum of s_i alpha_i that are positive, and of -s_i alpha_i of the
-                              others
+    reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; the rest as `terms` in
+                              `add_dual_terms`
     """
     last = w.shape[0] - 1
     for i in range(target.shape[0]):
@@ -242,7 +239,7 @@ def dcd_many(
 
     Parameters
     ----------
-    stats : float64[M, N_STATS]         updated; each model has what `dcd_epoch` keeps
+    stats : float64[M, N_STATS]         updated as by `dcd_epoch`
     ranges : uint16[n_rows]     of these rows, updated: the first model that is to be updated, and
                               256 times one past the last, at most 255; then those for which
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
@@ -286,12 +283,7 @@ def dcd_many(
 def add_many_dual_terms(
     target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, terms
 ):
-    """Add what the rows contribute to the dual value of each model: sum_i g_i(alpha_ij).
-
-    Parameters
-    ----------
-    terms : float64[M, N_TERMS]         added to, as in `add_dual_terms`
-    """
+    """Do for each model what `add_dual_terms` does, with `terms`, float64[M, N_TERMS]."""
     M = positive.shape[0]
     t, C = np.zeros(M), np.zeros(M)
     for i in range(alpha.shape[0]):
@@ -312,13 +304,10 @@ def certify_many(
     starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
     kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach,
 ):  # fmt: skip
-    """Add what the rows contribute to a certificate of each model.
+    """Do for each model what `certify_rows` does.
 
-    Parameters
-    ----------
-    alpha, balance, W, average, averaged, norms, recomputed, sums, reach :      as for
-        `certify_rows`, of each model: float64[2, M], [2, P], [2, N_SUMS, M] and [N_REACHES, M] for
-        `balance`, `norms`, `sums` and `reach`
+    `balance`, `norms`, `sums` and `reach` are float64[2, M], [2, P], [2, N_SUMS, M] and
+    [N_REACHES, M].
     """
     M = positive.shape[0]
     scratch = np.zeros((8, W.shape[1]))

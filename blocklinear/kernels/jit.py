@@ -28,11 +28,7 @@ _lock = threading.RLock()
 def kernel(function=None, **options):
     """Compile a function by Numba at its first call, without Python's lock, and keep the result.
 
-    Parameters
-    ----------
-    function : function, optional
-    **options
-        More of those of `numba.njit`.
+    More options of `numba.njit` may be given.
     """
     if function is None:
         return functools.partial(kernel, **options)

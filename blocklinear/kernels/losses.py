@@ -178,11 +178,8 @@ def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
         L1_SVR, L2_SVR the same of |a| and z = |f - t| - eps, if alpha_i and f - t differ in sign
         LOGISTIC       C (loss + u t f - H(u))         u = a / C, H its entropy
 
-    but in the last, whose terms are added to the bound as often as they may be wrong.
-
-    Parameters
-    ----------
-    lost, q, entropy : float  the loss at f without C; a / (2 C); H(u), for LOGISTIC
+    but in the last, whose terms are added to the bound as often as they may be wrong. `lost` is
+    the loss at f without C.
     """
     if kind == LOGISTIC:
         u, margin = 2.0 * q, t * f
@@ -251,10 +248,7 @@ def logistic_rule(margin, Q, C, old):
 
 @inline
 def regression_rule(G, QD, U, epsilon, old):
-    """Return the new alpha, the projected gradient, and the pressure of the new one.
-
-    Pressure is on a bound, or at 0 on the kink.
-    """
+    """Return what `hinge_rule` does; at 0 pressure is on the kink."""
     Gp, Gn = G + epsilon, G - epsilon
     PG, new = 0.0, old
     if old == 0.0:
@@ -307,11 +301,8 @@ def update(kind, epsilon, t, C, Q, f, old):
 def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     """Add the loss of a row under one candidate to `sums`, f being wrong by at most `wrong`.
 
-    Returns
-    -------
-    above : float             bound of what the row adds to P - D
-    kink : bool               whether less of `wrong` would make it smaller: that is so at the kinks
-                              of losses
+    Return the bound of what the row adds to P - D; and whether a smaller `wrong` would make that
+    smaller, as it is at the kinks of losses.
     """
     lost = loss(kind, epsilon, t, f)
     add_exactly(C * lost, sums, LOSS)
@@ -381,15 +372,12 @@ def bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, 
 
     Return whether `refine_many` has something to do.
     """
+    others = t, C, f, a, q, entropy, gamma, size, norms, above, sums
     if kind == HINGE:
-        return _bound_candidates(
-            HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums
-        )
+        return _bound_candidates(HINGE, 0.0, *others)
     if kind == SQUARED_HINGE:
-        return _bound_candidates(
-            SQUARED_HINGE, 0.0, t, C, f, a, q, entropy, gamma, size, norms, above, sums
-        )
-    return _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums)
+        return _bound_candidates(SQUARED_HINGE, 0.0, *others)
+    return _bound_candidates(kind, epsilon, *others)
 
 
 @inline

@@ -13,6 +13,8 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
 
     out[i, c] = sum_j weights[j, c] x_ij + bias_term[c],   j over the features the model knows.
 
+    Return how many stored values were left out because it does not know their feature.
+
     The decision function of Fan et al. (JMLR 2008), section 2, for all columns in one go. The
     sum runs in the order of the row with the bias last, as LIBLINEAR's does, so that even a
     value that rounds to zero falls on the same side.
@@ -26,11 +28,6 @@ def decision_values(indptr, indices, values, index_base, weights, bias_term, out
     weights : float64[n_features, n_columns]
     bias_term : float64[n_columns]  bias times its weight
     out : float64[n_rows, n_columns]    written
-
-    Returns
-    -------
-    unknown : int
-        Stored values left out because the model has no weight for their feature.
     """
     n_features, n_columns = weights.shape
     unknown, n_rows = 0, indptr.shape[0] - 1

@@ -59,7 +59,8 @@ def exchange(
 
         d = min((f_j - f_i) / |x_i - x_j|**2, U_i - alpha_i, alpha_j),
 
-    which raises the dual value by d (f_j - f_i) - 1/2 d**2 |x_i - x_j|**2.
+    which raises the dual value by d (f_j - f_i) - 1/2 d**2 |x_i - x_j|**2. Return the number of
+    entries worked on.
 
     Parameters
     ----------
@@ -70,11 +71,6 @@ def exchange(
                               one whose alpha may become smaller; pairs with f_j <= f_i are left out
     alpha : float64[n_rows]   updated, as `w` is; multiples of `quantum`
     stats : float64[N_STATS]  updated: gain of the dual
-
-    Returns
-    -------
-    int
-        Entries worked on.
     """
     entries = 0
     for k in range(rising.shape[0]):
@@ -116,8 +112,7 @@ def certify_rows(
     ----------
     upper : float64[n_rows]   U_i
     alpha : float64[n_rows]   what is outside of 0 to U_i counts as the nearest bound
-    v : float64[n_features + 1]         the candidate
-    norm : float              |v|, or more
+    v, norm :                 the candidate; |v|, or more
     recomputed : float64[n_features + 1]        added to: sum_i alpha_i x_i
     f : float64[n_rows]       written: v'x_i
     seen : float64[N_SEEN]    added to: sum_i alpha_i |x_i|; number of alpha_i that are not 0; sum_i
@@ -152,7 +147,6 @@ def add_losses(f, upper, alpha, rho, sums):
     Parameters
     ----------
     f, upper, alpha : float64[n]        as `certify_rows` leaves and takes them
-    rho : float
     sums : float64[N_SUMS]    added to: sum_i U_i max(0, rho - f_i), in two parts, of which the
                               second is what the first has lost to rounding; the sum above; sum_i
                               U_i max(0, f_i - rho)

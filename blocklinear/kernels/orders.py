@@ -68,14 +68,13 @@ def schedule(key, preference, out):
     The p_i are rounded to integers, so that the sums are exact: the last row with a p_i > 0 gets
     all the entries left and none too many. With equal preferences it is `permutation`.
 
-    All of `out` is written, with numbers from 0 to n - 1, whatever the preferences are: the largest
-    p_i counts as 2**30, so that there is always a row to take what is left.
+    All of `out`, int64[n], is written, whatever the preferences are: the largest p_i counts as
+    2**30, so that there is always a row to take what is left.
 
     Parameters
     ----------
     preference : float32[n]   log p_i; a row whose p_i is below 2**-31 of the largest is left out;
                               what is not a number stands for 0
-    out : int64[n]            written
     """
     n = out.shape[0]
     top = -np.inf

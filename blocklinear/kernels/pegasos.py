@@ -55,7 +55,7 @@ def pegasos_epoch(
     w*'w* = sum alpha_i - sum C_i loss_i <= sum C_i.
 
     Within a call w = scale * v, and v'v is kept up to date: an update takes time in proportion to
-    the nonzeros of its rows, a call moreover to w.shape[0].
+    the nonzeros of its rows, a call moreover to w.shape[0]. It returns t, the updates done.
 
     Parameters
     ----------
@@ -73,11 +73,6 @@ def pegasos_epoch(
                               times how often the row had a loss, which is feasible for the dual,
                               and after a whole outer iteration of single-row updates
                               w = sum alpha_i y_i x_i as long as nothing was projected
-    share : float
-
-    Returns
-    -------
-    t : int                   updates done; with `w`, all that the next call needs to know
     """
     n_order, last, k = order.shape[0], w.shape[0] - 1, 0
     violators = np.empty(min(batch, n_order), np.int64)

@@ -41,13 +41,7 @@ def copy_columns(source, chosen, target, places):
 
 @kernel
 def add_rows(indptr, indices, values, steps, bias, W):
-    """Add steps[i, m] x_i to w_m for every row i and weight vector m: what w is made of.
-
-    Parameters
-    ----------
-    steps : float64[n_rows, M]
-    W : float64[n_features + 1, M or more]      updated; the last row belongs to the bias
-    """
+    """Add steps[i, m] x_i to w_m for every row i and column m of W, which may have more."""
     for i in range(steps.shape[0]):
         scatter(indices, values, indptr[i], indptr[i + 1], bias, steps[i], 0, steps.shape[1], W)
 
@@ -68,13 +62,9 @@ def squared_distance(v, w):
 
 @kernel
 def add_squared_distances(V, W, norms):
-    """Add the squared norm of each column of V - W to `norms`.
+    """Add the squared norm of each column of V - W, float64[n, P], to `norms`, zeros.
 
-    Parameters
-    ----------
-    V : float64[n, P], or float64[1, P] for the same row everywhere
-    W : float64[n, P]
-    norms : float64[P]        zeros; written
+    V may be float64[1, P], for the same row everywhere.
     """
     parts, low = np.zeros(W.shape[1]), np.zeros(W.shape[1])
     for start in range(0, W.shape[0], _PART):

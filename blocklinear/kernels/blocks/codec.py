@@ -44,13 +44,10 @@ def _gaps_of(lengths, indices, gaps):
 
 @kernel
 def survey(mantissa, exponent):
-    """Return what there is among decimals.
+    """Return what there is among decimals: bits of mantissas, whether some are negative, exponents.
 
-    Returns
-    -------
-    bits : int64              all mantissas or-ed together, ``~m`` for a negative m
-    negative : bool           whether one of them is
-    exponents : uint64        bit e is set if exponent e occurs, bit 63 if `RAW` does
+    The bits are those of all mantissas or-ed together, ``~m`` for a negative m. Of the exponents,
+    uint64, bit e is set if exponent e occurs, bit 63 if `RAW` does.
     """
     bits, signs, exponents = np.int64(0), np.int64(0), np.uint64(0)
     for k in range(mantissa.shape[0]):
@@ -68,17 +65,15 @@ def measure(
 ):  # fmt: skip
     """Write the gaps of a chunk, and return what its columns need: one call from Python, not many.
 
+    That is all lengths, row gaps and gaps, each or-ed together; then what `survey` returns, of
+    labels and of values.
+
     Parameters
     ----------
     row_numbers : int64[n_rows]         increasing
     label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
     indices, gaps : uint32[nnz]         see `_gaps_of`
     row_gaps : int64[n_rows]  written: gaps before the row numbers, 0 for the first
-
-    Returns
-    -------
-    lengths, row_gaps, gaps : int     all of each or-ed together
-    labels, values : tuple    what `survey` returns
     """
     length_bits = row_gap_bits = 0
     for i in range(lengths.shape[0]):
@@ -95,15 +90,12 @@ def take_doubles(mantissa, exponent, most, doubles):
     """Move what is to be stored as float64 out of `mantissa`, leaving 0 there; `RAW` in `exponent`.
 
     That are the float64 numbers, and decimals whose mantissas are above `most` without their sign.
+    Return how many these are.
 
     Parameters
     ----------
     most : int                `MOST_INTEGER` to move float64 numbers alone
-    doubles : float64[> n_doubles]      the first of it written, in order; one more is scratch
-
-    Returns
-    -------
-    n_doubles : int           count moved
+    doubles : float64[any]    written in order: what is moved; one more is scratch
     """
     double = mantissa.view(np.float64)
     if most < MOST_INTEGER:
@@ -125,16 +117,8 @@ def raise_exponents(mantissa, exponent, least, most):
     """Write numbers of exponents below `least` with that instead, if all of them allow it.
 
     The quotient stays the same, hence the double it is rounded to: m / 10**e = 10 m / 10**(e + 1).
-    Exponents may be further apart than int64 has powers of ten: then only 0 can be raised.
-
-    Parameters
-    ----------
-    least : int
-    most : int                largest magnitude a mantissa may get
-
-    Returns
-    -------
-    done : bool               whether they were; else nothing was changed
+    Exponents may be further apart than int64 has powers of ten: then only 0 can be raised. Where a
+    mantissa would be above `most` in size, return False; nothing is changed then.
     """
     for k in range(exponent.shape[0]):
         by = least - np.int64(exponent[k])
@@ -160,19 +144,15 @@ def zigzag(x):
 
 @kernel
 def pack(x, bits, out):
-    """Write the planes of the low `bits` bits of each number, one plane after the other.
+    """Write the planes of the low `bits` bits of numbers to the front of `out`; return their size.
 
     Parameters
     ----------
     x : integer[n]            not negative
     bits : int                0..64; bits % 8 is 0, 1, 2 or 4
-    out : uint8[any]          its front is written: bits // 8 planes of n bytes, then, if bits % 8
-                              is not 0, one that has the numbers ``j s .. (j + 1) s - 1`` at bit
-                              j (bits % 8) of its s bytes
-
-    Returns
-    -------
-    size : int                bytes written
+    out : uint8[any]          written: bits // 8 planes of n bytes, one after the other; then, if
+                              bits % 8 is not 0, one that has the numbers ``j s .. (j + 1) s - 1``
+                              at bit j (bits % 8) of its s bytes
     """
     n = x.shape[0]
     for b in range(bits // 8):
@@ -257,6 +237,8 @@ def _join(planes, width, start, stop, out):
 def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, labels):
     """Decode what there is one of per row.
 
+    Return 0; 1 if the lengths, 2 the numbers, 3 the labels are impossible.
+
     Parameters
     ----------
     planes : uint8[sum(widths) + 1, n]    planes of row lengths, gaps between row numbers, mantissas
@@ -266,10 +248,6 @@ def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, l
     doubles : float64[m]      labels marked `RAW`, in order
     folded : bool             whether the mantissas went through `zigzag`
     lengths, numbers, labels : int64[n], int64[n], float64[n]     written
-
-    Returns
-    -------
-    wrong : int               0; 1 if the lengths, 2 the numbers, 3 the labels are impossible
     """
     n = labels.shape[0]
     a, b = widths[0], widths[0] + widths[1]
@@ -302,7 +280,9 @@ def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, l
 
 @kernel
 def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
-    """Turn the planes of gaps into columns, fill the row pointers, and check every bound.
+    """Turn the planes of gaps into columns, and fill the row pointers.
+
+    Return whether every column is in its range.
 
     Parameters
     ----------
@@ -312,10 +292,6 @@ def to_columns(planes, bits, lengths, n_features, base, first, indptr, indices):
     first : int               position of the chunk's first entry in the arrays of its group
     indptr : int64[n_rows]    written: where each row ends, counted in the group
     indices : uint32[nnz]     written: columns
-
-    Returns
-    -------
-    ok : bool                 whether every column lies in its range
     """
     width = (bits + 7) // 8
     _expand(planes[width - 1], bits % 8)
@@ -407,6 +383,8 @@ def to_values(
 ):  # fmt: skip
     """Decode numbers: mantissa / 10**exponent, exactly, or the next of `doubles`.
 
+    Return whether all codes and doubles are possible, and all doubles used.
+
     Parameters
     ----------
     planes : uint8[width + 1, n]    of mantissas, the last packed, see `_expand`; then the packed
@@ -419,10 +397,6 @@ def to_values(
     values : float64[n] or float32[n]      written
     lengths : int64[n_rows]   of the rows whose norms are wanted
     sq_norm : float64[n_rows] written: x_i' x_i of these
-
-    Returns
-    -------
-    ok : bool                 whether all codes and doubles are possible, and all doubles used
     """
     n = values.shape[0]
     width, codes, worst = _unpack(planes, bits, code_bits)
@@ -446,20 +420,14 @@ def to_values(
 def to_mantissas(
     planes, bits, code_bits, folded, meanings, n_codes, raw, doubles, mantissa, exponent
 ):
-    """Decode numbers to decimals, as the tokenizer leaves them, without a division.
+    """Decode numbers as `to_values`, but to decimals, as the tokenizer leaves them.
 
     Parameters
     ----------
-    planes : uint8[width + 1, n]    see `to_values`; changed
-    bits, code_bits, folded, n_codes, raw :     see `to_values`
     meanings : uint8[256]     the exponent of each code
     doubles : int64[m]        the bits of numbers that are float64, in order
     mantissa : int64[n], or int32[n] for less than 32 bits and no doubles       written
     exponent : uint8[n]       written
-
-    Returns
-    -------
-    ok : bool                 as `to_values`
     """
     n = mantissa.shape[0]
     width, codes, worst = _unpack(planes, bits, code_bits)

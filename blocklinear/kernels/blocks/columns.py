@@ -17,15 +17,13 @@ def count(indices, counts):
 def cut(costs, rest, most_cost, most_rest, ends):
     """Divide things that come in order, greedily: no part is too large if it has more than one.
 
+    Return the number of parts.
+
     Parameters
     ----------
     costs, rest : integer[n]    two sizes of each thing
     most_cost, most_rest : int  of a part
     ends : int64[n]           the first of it written: where each part ends
-
-    Returns
-    -------
-    n_parts : int
     """
     n = start = 0
     cost, other = np.int64(0), np.int64(0)
@@ -108,13 +106,7 @@ def find_range(stops, indices, high, cursors, lengths):
 def take_range(
     lengths, cursors, indices, mantissa, exponent, taken, taken_mantissa, taken_exponent
 ):
-    """Copy the entries that `find_range` found, and move the cursors behind them.
-
-    Parameters
-    ----------
-    cursors : int64[n_rows]   changed
-    taken, taken_mantissa, taken_exponent : uint32[n], int64[n], uint8[n]     written
-    """
+    """Copy the entries that `find_range` found to the last three; move the cursors behind them."""
     k, one = np.uint64(0), np.uint64(1)
     for i in range(lengths.shape[0]):
         for p in span(cursors[i], cursors[i] + lengths[i]):

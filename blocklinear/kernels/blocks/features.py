@@ -24,7 +24,7 @@ N_STATE = 2
 
 @kernel
 def look_up(indices, table, missing):
-    """Replace the index of each feature by its number, where it has one.
+    """Replace the index of each feature by its number, where it has one; return how many have none.
 
     Parameters
     ----------
@@ -32,10 +32,6 @@ def look_up(indices, table, missing):
                               length of the table
     table : uint32[any]       numbers plus 1, 0 for none
     missing : uint32[nnz]     the first of it written: positions of features without a number
-
-    Returns
-    -------
-    n_missing : int
     """
     n = np.uint64(0)
     some = np.empty(LOOKED_UP, np.uint32)
@@ -56,6 +52,8 @@ def look_up(indices, table, missing):
 def number(indices, chosen, every, table, written, most_pages, state):
     """Replace indices by numbers; features without a number get the next ones, in this order.
 
+    Return how many positions were looked at: fewer than asked for if pages ran out.
+
     Parameters
     ----------
     indices : uint32[nnz]     changed; each below the length of the table
@@ -65,10 +63,6 @@ def number(indices, chosen, every, table, written, most_pages, state):
     written : uint8[pages]    1 for pages of the table that were written to; changed
     most_pages : int          so many may be
     state : int64[N_STATE]    changed
-
-    Returns
-    -------
-    done : int                positions that were looked at; fewer than asked for if pages ran out
     """
     n = indices.shape[0] if every else chosen.shape[0]
     for k in range(n):
@@ -111,12 +105,7 @@ def numbered(table, written, first, out):
 def _places(indices, counts):
     """Write where the first index of each value of each of its digits goes, by this digit alone.
 
-    Return how many digits count: the others are 0 in all indices.
-
-    Parameters
-    ----------
-    indices : uint32[n]
-    counts : uint32[DIGITS, 1 << DIGIT_BITS]         written
+    They go to `counts`, uint32[DIGITS, any]. Return how many digits count: others are 0 everywhere.
     """
     counts[:] = 0
     by, mask = np.uint32(DIGIT_BITS), np.uint32((1 << DIGIT_BITS) - 1)

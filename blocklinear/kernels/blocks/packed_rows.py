@@ -65,7 +65,7 @@ def pack_rows(
     order, begin, end, positions, starts, stops, indices, values, sq_norm, labels, weights,
     mantissas, planes, words, kept,
 ):  # fmt: skip
-    """Fill a region with rows, the first in order first, until one does not fit.
+    """Fill a region with rows, in the order given, until one does not fit; return how many did.
 
     The table grows from the front of the region, and the rows from its end.
 
@@ -78,10 +78,6 @@ def pack_rows(
     planes : int              bytes of a column beyond the first two
     words : float64[]         the memory
     kept : bool[n]            set for the rows that are in the region now
-
-    Returns
-    -------
-    int                       how many these are
     """
     integers, singles = words.view(np.int64), words.view(np.int32)
     halves, octets = words.view(np.uint16), words.view(np.uint8)

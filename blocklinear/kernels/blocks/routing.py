@@ -29,6 +29,8 @@ def scatter(
 ):  # fmt: skip
     """Append rows start..stop-1 to the arena of their blocks until one does not fit.
 
+    Return the first row not appended: `stop`, or one whose block is full.
+
     Parameters
     ----------
     block : int64[n]          block of each row
@@ -41,10 +43,6 @@ def scatter(
     a_label_exponent : uint8[slots, rows]
     a_indices, a_mantissa, a_exponent : uint32, int64, uint8 [slots, entries]
     a_weight : float64[slots, rows], or float64[slots, 0]
-
-    Returns
-    -------
-    next : int64              first row not appended: `stop`, or one whose block is full
     """
     for i in range(start, stop):
         b = block[i]

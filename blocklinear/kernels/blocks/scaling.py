@@ -69,12 +69,7 @@ def divide(rows, units, norms, values):
 
 @kernel
 def scale_columns(indptr, indices, values, factors, sq_norm):
-    """Multiply x_ij by factor_j in place, and write x_i' x_i of what comes of it to `sq_norm`.
-
-    Parameters
-    ----------
-    factors : float64[n_features or more]
-    """
+    """Multiply x_ij by factor_j in place, and write x_i' x_i of what comes of it to `sq_norm`."""
     for i in range(sq_norm.shape[0]):
         total = 0.0
         for p in span(indptr[i], indptr[i + 1]):

@@ -35,11 +35,8 @@ _kept_alive: list[object] = []
 def load(function, code, wrapper, environment):
     """Return what calls machine code, which Numba compiled from a function.
 
-    Parameters
-    ----------
-    wrapper, environment : str
-        What is called, with a tuple of arguments; and the place for objects that code uses, of
-        which kernels have none.
+    `wrapper` is the name of what is called, with a tuple of arguments; `environment` that of the
+    place for objects that code uses, of which kernels have none.
     """
     from llvmlite import binding
 
@@ -78,8 +75,8 @@ def _engine():
         _extension, ("_helperlib", "core.runtime._nrt_python", "_dynfunc")
     )
     runtime.memsys_use_cpython_allocator()
-    symbols = {f"numba_{name}": at for name, at in helpers.c_helpers.items()}
-    symbols |= {f"numba_{name}": at for name, at in functions.c_helpers.items()}
+    called = helpers.c_helpers | functions.c_helpers
+    symbols = {f"numba_{name}": at for name, at in called.items()}
     for name, at in runtime.c_helpers.items():
         symbols[name if name.startswith("_") else f"NRT_{name}"] = at
     for thing in vars(builtins).values():
@@ -100,13 +97,10 @@ def _extension(name):
     whole = f"numba.{name}"
     if whole in sys.modules:
         return sys.modules[whole]
-    *packages, module = name.split(".")
+    packages = name.split(".")[:-1]
     folder = Path(importlib.util.find_spec("numba").origin).parent.joinpath(*packages)
-    paths = (folder / f"{module}{ending}" for ending in importlib.machinery.EXTENSION_SUFFIXES)
-    place = str(next(path for path in paths if path.exists()))
-    loader = importlib.machinery.ExtensionFileLoader(whole, place)
-    found = importlib.util.module_from_spec(
-        importlib.machinery.ModuleSpec(whole, loader, origin=place)
-    )
-    loader.exec_module(found)
+    kind = importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES
+    spec = importlib.machinery.FileFinder(str(folder), kind).find_spec(whole)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
     return found

@@ -10,12 +10,8 @@ _ARRAY = re.compile(r"(const )?(\w+)\[([:1,]+)\]")
 def signature_of(args):
     """Return the types of arguments as Numba writes them, an array that is only read ``const``.
 
-    Where an array is not in C order, nothing is said of its order.
-
-    Raises
-    ------
-    TypeError
-        If kernels do not take arguments of a type.
+    Where an array is not in C order, nothing is said of its order. Arguments of other types raise
+    TypeError.
     """
     return ", ".join(map(_name_of, args))
 
@@ -28,17 +24,13 @@ def _name_of(argument):
     for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64")):
         if isinstance(argument, kind):
             return name
-    if not isinstance(argument, np.ndarray) or not _is_plain(argument):
+    # machine code reads numbers as they lie in memory
+    plain = isinstance(argument, np.ndarray) and argument.dtype.kind in "biuf" and argument.ndim > 0
+    if not (plain and argument.dtype.isnative and argument.flags.aligned):
         raise TypeError(f"kernels take no {type(argument).__name__} like this: {argument!r:.60}")
     flags = argument.flags
     dimensions = ":," * (argument.ndim - 1) + ("::1" if flags.c_contiguous else ":")
     return f"{'' if flags.writeable else 'const '}{argument.dtype.name}[{dimensions}]"
-
-
-def _is_plain(array):
-    """Say whether machine code reads an array's numbers as they lie in memory."""
-    numbers = array.dtype.kind in "biuf" and array.dtype.isnative
-    return numbers and array.flags.aligned and array.ndim > 0
 
 
 def numba_types(signature):

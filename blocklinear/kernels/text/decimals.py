@@ -64,14 +64,9 @@ def to_decimals(values, mantissa, exponent):
     """Write each number as ``mantissa / 10**exponent`` with the smallest exponent that is exact.
 
     Exact means that the division gives the number back to the last bit, which is checked; of
-    several mantissas it is the nearest, so that of the shortest text of the number. Numbers that
-    have no such decimal of at most 2**53 are kept as they are.
-
-    Parameters
-    ----------
-    values : float64[n]       finite
-    mantissa : int64[n]       written. Its memory may be that of `values`
-    exponent : uint8[n]       written: 0..22, or `RAW` where `mantissa` has the bits of the number
+    several mantissas it is the nearest, so that of the shortest text of the number. Numbers, which
+    are finite, that have no such decimal of at most 2**53 are kept as `RAW`. The memory of
+    `mantissa` may be that of `values`.
     """
     bits = mantissa.view(np.float64)
     for k in range(values.shape[0]):

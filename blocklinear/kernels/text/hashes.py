@@ -41,13 +41,6 @@ def hash_values(data, ends, bitmap, first, if_missing, seed, hashes):
 
 @kernel
 def cross_hashes(seed, one, other, hashes):
-    """Write the hashes of pairs of values.
-
-    Parameters
-    ----------
-    seed : uint64             of the cross
-    one, other : uint64[n]    hashes of the values
-    hashes : uint64[n]        written
-    """
+    """Write the hashes of pairs of values, whose hashes are `one` and `other`, uint64[n] all."""
     for k in range(hashes.shape[0]):
         hashes[k] = mix(mix(np.uint64(seed) ^ one[k]) ^ other[k])

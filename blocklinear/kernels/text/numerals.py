@@ -14,11 +14,7 @@ WIDTH = 25
 _LOW_HALF, _HALF_BITS = U(0xFFFFFFFF), U(32)
 _FRACTION, _HIDDEN = U((1 << 52) - 1), U(1 << 52)
 _SIGN = U(1 << 63)
-_ZERO, _ONE = U(0), U(1)
-_DIGITS = 17
-_TOO_LARGE = U(10**_DIGITS)
-_TEN, _EIGHT_DIGITS = U(10), U(10**8)
-_DIGIT_ZERO = U(48)
+_DIGITS, _TOO_LARGE, _EIGHT_DIGITS = 17, U(10**17), U(10**8)
 
 
 @kernel
@@ -42,23 +38,23 @@ def _scaled(fraction, exponent, power):
     third, more = _product(fraction, _FIVES_HIGH[power])
     second += more
     if second < more:
-        third += _ONE
+        third += U(1)
     shift = -(exponent + power) - 1  # one bit more is kept: it tells whether to round up
     if shift < 0:
         return first << U(-shift - 1)
     rest = False
     if shift >= 64:
-        rest = first != _ZERO
+        rest = first != U(0)
         first, second = second, third
         shift -= 64
     doubled = first
     if shift > 0:
         back = U(64 - shift)
-        rest = rest or first << back != _ZERO
+        rest = rest or first << back != U(0)
         doubled = first >> U(shift) | second << back
-    result = doubled >> _ONE
-    if doubled & _ONE and (rest or result & _ONE):
-        result += _ONE
+    result = doubled >> U(1)
+    if doubled & U(1) and (rest or result & U(1)):
+        result += U(1)
     return result
 
 
@@ -66,16 +62,13 @@ def _scaled(fraction, exponent, power):
 def write_rows(bits, out):
     """Write rows as lines, a blank behind each number, every number as ``%.17g`` has it.
 
+    Return the number of bytes; -1 if a number is neither 0 nor from 2e-39 to 1e17: the digits of
+    others take more than 128 bits of a power of ten.
+
     Parameters
     ----------
     bits : uint64[n_rows, n_columns]      those of finite doubles
     out : uint8[>= n_rows * (25 * n_columns + 1)]      written
-
-    Returns
-    -------
-    int
-        Bytes written; -1 if a number is neither 0 nor from 2e-39 to 1e17: the digits of others take
-        more than 128 bits of a power of ten.
     """
     digits = np.empty(_DIGITS, np.uint8)
     at = 0
@@ -86,7 +79,7 @@ def write_rows(bits, out):
                 out[at] = 45  # -
                 at += 1
                 number ^= _SIGN
-            if number == _ZERO:
+            if number == U(0):
                 out[at], out[at + 1] = 48, 32  # 0 and a blank
                 at += 2
                 continue
@@ -106,11 +99,11 @@ def write_rows(bits, out):
 
             upper, lower = decimal // _EIGHT_DIGITS, decimal % _EIGHT_DIGITS
             for k in range(8):
-                digits[16 - k] = _DIGIT_ZERO + lower % _TEN
-                digits[8 - k] = _DIGIT_ZERO + upper % _TEN
-                lower //= _TEN
-                upper //= _TEN
-            digits[0] = _DIGIT_ZERO + upper
+                digits[16 - k] = U(48) + lower % U(10)
+                digits[8 - k] = U(48) + upper % U(10)
+                lower //= U(10)
+                upper //= U(10)
+            digits[0] = U(48) + upper
             last = 16
             while digits[last] == 48:
                 last -= 1

@@ -9,9 +9,7 @@ from blocklinear.kernels.jit import kernel
 def longest_of(data):
     """Return the length of the longest value, 0 if there is none; -1 if lengths do not add up.
 
-    Parameters
-    ----------
-    data : uint8[any]         read-only; each value after its length, 4 bytes, the lowest first
+    Each value of `data`, uint8[any], is after its length, 4 bytes, the lowest first.
     """
     p = longest = 0
     while p + 4 <= data.shape[0]:

@@ -21,16 +21,8 @@ def count_marks(buf):
 def count_lines(buf, begins):
     """Count the newlines of uint8[n] `buf`, and lines that may hold no row.
 
-    Parameters
-    ----------
-    buf : uint8[n]
-    begins : bool             whether a line begins with the first byte
-
-    Returns
-    -------
-    newlines : int
-    odd : int                 lines in it that do not begin with a visible character, or with ``#``
-    begins : bool             whether a line begins after the last byte
+    These do not begin with a visible character, or with ``#``. Return both, and whether a line
+    begins after the last byte; `begins` says whether one begins with the first.
     """
     n = buf.shape[0]
     if n == 0:

@@ -86,13 +86,9 @@ def _exponent(buf, p):
 def _number(buf, p):
     """Read the number at `p`: [+-] digits [. digits] [e [+-] digits].
 
-    Returns
-    -------
-    next : int64              first byte after it; where the grammar broke when ok is 0
-    ok : int64                1 a number, 0 a syntax error, -1 at least 1e154 (its square overflows)
-    mantissa : int64
-    exponent : int64          0..22, or `SLOW` (mantissa = offset of the token), or `RAW`
-    double : float64          the value when exponent is `RAW`
+    Return (next, ok, mantissa, exponent, double). `ok` is 1 for a number, 0 for a syntax error,
+    which is at `next` then, and -1 for at least 1e154 (its square overflows). Where the exponent is
+    `SLOW`, the mantissa is the offset of the token; where it is `RAW`, the value is `double`.
     """
     token = p
     negative = buf[p] == 45
@@ -244,15 +240,8 @@ def _plain_feature(text, p, previous, powers):
 
     All lengths come from the marks in 32 bytes, so that where the next feature begins is known
     long before the digits of this one are worked out, and the processor reads several at a time.
-    `text` and `powers` (of ten, int64[19]) are addresses.
-
-    Returns
-    -------
-    next : uint64
-    index : int64
-    mantissa : uint64         without the sign
-    exponent : int64          0..118
-    negative : bool
+    `text` and `powers` (of ten, int64[19]) are addresses. Return (next, index, mantissa without
+    the sign, exponent from 0 to 118, whether it is negative).
     """
     zero, one, four, eight = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(8)
     byte, most = np.uint64(255), np.uint64(19)
