@@ -271,13 +271,11 @@ class BatchReader:
         except InputError as error:
             batch.refuse(error.what, error.fix)
         lenient = options.unsorted == "sort" or options.duplicates == "sum"
-        found = np.zeros(kernels.N_FOUND, np.int64)
-        kernels.take_rows(
-            indptr, indices, values.mantissa, values.exponent, not lenient, found,
-        )  # fmt: skip
-        if found[kernels.FAULT]:
-            row = start + int(found[kernels.ROW])
-            _refuse_entry(batch, int(found[kernels.FAULT]), row, int(found[kernels.PLACE]))
+        zeros, least_zero, fault, row, place = map(
+            int, kernels.take_rows(indptr, indices, values.mantissa, values.exponent, not lenient)
+        )
+        if fault:
+            _refuse_entry(batch, fault, start + row, place)
         nnz = int(indptr[-1])
         given = batch.labels[start:stop]
         kernels.to_decimals(given, labels.mantissa, labels.exponent)
@@ -288,8 +286,8 @@ class BatchReader:
             labels,
             max_index=base + table.n_columns - 1,
             n_lines=n_rows,
-            n_zeros=int(found[kernels.ZEROS]),
-            least_zero=int(found[kernels.LEAST_ZERO]),
+            n_zeros=zeros,
+            least_zero=least_zero,
             weights=None if batch.weights is None else batch.weights[start:stop],
         )
         rows = self._reshaped(batch, rows, start, lenient)

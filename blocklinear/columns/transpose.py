@@ -498,21 +498,19 @@ class _Distributor:
         mantissa = np.concatenate([part.mantissa.astype(np.int64) for part in some])
         stops = np.cumsum(lengths)
         cursors, taken = stops - lengths, np.empty(len(lengths), np.int64)
+        room = np.empty_like(indices), np.empty_like(mantissa), np.empty_like(exponent)
         pieces: list[tuple[bytes, int, int] | None] = []
         for high in self._ends:
-            n = int(kernels.find_range(stops, indices, high, cursors, taken))
+            n = int(
+                kernels.take_range(stops, indices, mantissa, exponent, high, cursors, taken, *room)
+            )
             if n == 0:
                 pieces.append(None)
                 continue
             here = np.flatnonzero(taken)
             chunk = codec.Chunk(
                 numbers[here], taken[here], np.zeros(len(here), np.int64),
-                np.zeros(len(here), np.uint8), np.empty(n, np.uint32), np.empty(n, np.int64),
-                np.empty(n, np.uint8),
-            )  # fmt: skip
-            kernels.take_range(
-                taken, cursors, indices, mantissa, exponent, chunk.indices, chunk.mantissa,
-                chunk.exponent,
+                np.zeros(len(here), np.uint8), *(part[:n] for part in room),
             )  # fmt: skip
             encoded = b"".join(codec.encode_parts(chunk, None, as_given=True))
             pieces.append((encoded, len(here), n))

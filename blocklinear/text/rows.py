@@ -220,30 +220,29 @@ def _parse(
     n_lines, n_colons = scan.count_marks(text)
     indptr, indices, decimals, labels = (buffers or ParseBuffers()).take(n_lines, n_colons)
     faults = np.zeros((min(max_faults, n_lines), 3), np.int64)
-    counts = np.zeros(tokenizer.N_COUNTS, np.int64)
-    tokenizer.parse_lines(
+    found = tokenizer.parse_lines(
         text, index_base, reshaping.lenient, indptr, indices,
-        decimals.mantissa, decimals.exponent, labels.mantissa, labels.exponent, faults, counts,
+        decimals.mantissa, decimals.exponent, labels.mantissa, labels.exponent, faults,
     )  # fmt: skip
-    n_rows, nnz = counts[tokenizer.N_ROWS], counts[tokenizer.N_VALUES]
+    n_rows, nnz, n_lines, n_blank, n_zeros, n_slow, n_faults, largest, least = map(int, found)
     rows = Rows(
         indptr[: n_rows + 1],
         indices[:nnz],
         decimals[:nnz],
         labels[:n_rows],
-        max_index=max(int(counts[tokenizer.MAX_INDEX]), index_base - 1),
-        n_lines=int(counts[tokenizer.N_LINES]),
-        n_blank=int(counts[tokenizer.N_BLANK]),
-        n_zeros=int(counts[tokenizer.N_ZEROS]),
-        least_zero=int(counts[tokenizer.LEAST_ZERO]),
-        faults=Faults(text, faults[: counts[tokenizer.N_FAULTS]]),
+        max_index=max(largest, index_base - 1),
+        n_lines=n_lines,
+        n_blank=n_blank,
+        n_zeros=n_zeros,
+        least_zero=least,
+        faults=Faults(text, faults[:n_faults]),
     )
-    if counts[tokenizer.N_SLOW]:
+    if n_slow:
         rows.decimals.resolve(text)
         rows.label_decimals.resolve(text)
     if reshaping.lenient != tokenizer.STRICT:
         rows = in_order(rows, index_base, reshaping.merge, partial(_refused, text))
-    elif counts[tokenizer.N_SLOW]:
+    elif n_slow:
         rows = _without_underflows(rows)
     if reshaping.hash_bits:
         rows = hashed(rows, reshaping.hash_bits, partial(_refused, text))

@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.kernels.text.decimals import (
-    FAULT,
-    N_FOUND,
     NOT_FINITE,
     ORDER,
     RAW,
@@ -93,10 +91,9 @@ def taken(rows, strict):
     indices = np.array([index for row in rows for index, _ in row], np.uint32)
     bits = np.array([value for row in rows for _, value in row], np.float64)
     mantissa, exponent = bits.view(np.int64), np.full(len(bits), 99, np.uint8)
-    found = np.full(N_FOUND, -1)
-    take_rows(indptr, indices, mantissa, exponent, strict, found)
-    if found[FAULT]:
-        return None, found.tolist()
+    found = [*take_rows(indptr, indices, mantissa, exponent, strict)]
+    if found[2]:
+        return None, found
     ends, kept = indptr.tolist(), []
     for a, b in pairwise(ends):
         kept.append([])
@@ -104,7 +101,7 @@ def taken(rows, strict):
             e = int(exponent[p])
             value = float(bits[p]) if e == RAW else int(mantissa[p]) / float(POWERS[e])
             kept[-1].append((int(indices[p]), value))
-    return kept, found.tolist()
+    return kept, found
 
 
 ROWS = st.lists(
@@ -134,6 +131,6 @@ def test_rows_of_doubles_become_rows_of_decimals(rows, strict):
 )
 def test_what_a_row_is_refused_for(row, fault, place):
     _, found = taken([[(7, 1.0)], [], row], True)
-    assert found[FAULT:] == [fault, 2, place]
+    assert found[2:] == [fault, 2, place]
     if fault in (ORDER, REPEATED):
         assert taken([row], False) == ([row], [0, 2**32, 0, 0, 0])

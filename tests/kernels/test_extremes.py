@@ -377,18 +377,20 @@ def columns(r):
         assert n <= r.n_features
         assert ends[n - 1 : n].tolist() == [r.n_features][:n]
     cursors, taken, seen = r.starts.copy(), np.zeros(r.n, np.int64), []
+    part = np.zeros(nnz, np.uint32), np.zeros(nnz, np.int64), np.zeros(nnz, np.uint8)
     for high in (0, 1, r.n_features):
-        n = columns_kernels.find_range(r.stops, r.indices, high, cursors, taken)
-        part = np.zeros(n, np.uint32), np.zeros(n, np.int64), np.zeros(n, np.uint8)
-        columns_kernels.take_range(taken, cursors, r.indices, mantissa, exponent, *part)
-        assert (part[0] < high).all()
-        seen += part[1].tolist()
+        n = columns_kernels.take_range(
+            r.stops, r.indices, mantissa, exponent, high, cursors, taken, *part
+        )
+        assert n == taken.sum()
+        assert (part[0][:n] < high).all()
+        seen += part[1][:n].tolist()
     assert sorted(seen) == list(range(nnz))
     assert cursors.tolist() == r.stops.tolist()
 
 
 TRIED = {
-    "columns": (columns, ["count", "cut", "scatter", "find_range", "take_range"]),
+    "columns": (columns, ["count", "cut", "scatter", "take_range"]),
     "crammer_singer": (
         crammer_singer,
         [

@@ -158,8 +158,7 @@ def test_codes_and_offsets(line, code, column):
     values, labels = Decimals.empty(n), Decimals.empty(n)
     tokenizer.parse_lines(
         text, 1, tokenizer.STRICT, np.empty(n, np.int64), np.empty(n, np.uint32),
-        values.mantissa, values.exponent, labels.mantissa, labels.exponent,
-        capacity, np.zeros(tokenizer.N_COUNTS, np.int64),
+        values.mantissa, values.exponent, labels.mantissa, labels.exponent, capacity,
     )  # fmt: skip
     assert capacity.tolist() == [[code, 6 + column - 1, 1]]
     assert parse(text, 1).faults[0].column == column

@@ -3,7 +3,6 @@
 import numpy as np
 
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.shared import span
 
 
 @kernel
@@ -81,37 +80,28 @@ def scatter(
 
 
 @kernel
-def find_range(stops, indices, high, cursors, lengths):
-    """Return how many entries come before a feature, from where each row was left.
+def take_range(
+    stops, indices, mantissa, exponent, high, cursors, lengths, taken, taken_mantissa,
+    taken_exponent,
+):  # fmt: skip
+    """Copy the entries before a feature, from where each row was left; return how many there are.
 
     Parameters
     ----------
     stops : int64[n_rows]     where each row ends
     indices : uint32[nnz]     increasing in each row
     high : int                features below this are taken
-    cursors : int64[n_rows]   where each row was left
-    lengths : int64[n_rows]   written: entries from there on that are taken
+    cursors : int64[n_rows]   where each row was left; moved behind what is taken
+    lengths : int64[n_rows]   written: entries taken
+    taken, taken_mantissa, taken_exponent : uint32[any], int64[any], uint8[any]      written
     """
-    n = 0
-    for i in range(stops.shape[0]):
-        row, p = indices[cursors[i] : stops[i]], 0
-        while p < row.shape[0] and row[p] < high:
-            p += 1
-        lengths[i] = p
-        n += lengths[i]
-    return n
-
-
-@kernel
-def take_range(
-    lengths, cursors, indices, mantissa, exponent, taken, taken_mantissa, taken_exponent
-):
-    """Copy the entries that `find_range` found to the last three; move the cursors behind them."""
     k, one = np.uint64(0), np.uint64(1)
-    for i in range(lengths.shape[0]):
-        for p in span(cursors[i], cursors[i] + lengths[i]):
+    for i in range(stops.shape[0]):
+        p, stop, before = np.uint64(cursors[i]), np.uint64(stops[i]), k
+        while p < stop and indices[p] < high:
             taken[k] = indices[p]
             taken_mantissa[k] = mantissa[p]
             taken_exponent[k] = exponent[p]
-            k += one
-        cursors[i] += lengths[i]
+            k, p = k + one, p + one
+        lengths[i], cursors[i] = k - before, p
+    return np.int64(k)

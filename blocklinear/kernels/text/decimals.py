@@ -8,8 +8,6 @@ from blocklinear.kernels.text.powers import POWERS
 
 NOT_FINITE, TOO_LARGE, ORDER, REPEATED = 1, 2, 3, 4
 """Why `take_rows` refuses a row."""
-ZEROS, LEAST_ZERO, FAULT, ROW, PLACE, N_FOUND = 0, 1, 2, 3, 4, 5
-"""What `take_rows` tells, by its place in `found`."""
 REMEMBERED = 1 << 13
 REMEMBERED_SHIFT = 64 - 13
 
@@ -74,8 +72,11 @@ def to_decimals(values, mantissa, exponent):
 
 
 @kernel
-def take_rows(indptr, indices, mantissa, exponent, strict, found):
+def take_rows(indptr, indices, mantissa, exponent, strict):
     """Turn rows of doubles, in place, to rows of decimals as the tokenizer leaves them.
+
+    Return how many zeros were dropped; the smallest of their indices, 2**32 if none; 0 or why a row
+    is refused, at which all ends; that row, and where in it, counted from 0.
 
     Parameters
     ----------
@@ -84,15 +85,11 @@ def take_rows(indptr, indices, mantissa, exponent, strict, found):
     mantissa : int64[nnz]     on entry the bits of values, float64; written, as `exponent` is
     strict : bool             drop and count zeros, and refuse indices that do not increase in a
                               row; otherwise zeros are kept, and indices may be in any order
-    found : int64[N_FOUND]    written: zeros dropped; the smallest of their indices, 2**32 if none;
-                              0 or why a row is refused, at which all ends; that row, and where in
-                              it, counted from 0
     """
     # columns of numbers have mostly few values: those met last are remembered
     known = np.zeros(REMEMBERED, np.int64)
     known_mantissa, known_exponent = np.zeros_like(known), np.zeros(REMEMBERED, np.uint8)
-    found[:] = 0
-    found[LEAST_ZERO], bits = np.int64(1) << 32, mantissa.view(np.float64)
+    zeros, least_zero, bits = 0, np.int64(1) << 32, mantissa.view(np.float64)
     k, one, start = np.uint64(0), np.uint64(1), np.int64(0)
     for i in range(indptr.shape[0] - 1):
         stop, previous = indptr[i + 1], np.int64(-1)
@@ -103,12 +100,10 @@ def take_rows(indptr, indices, mantissa, exponent, strict, found):
             elif strict and index <= previous:
                 fault = REPEATED if index == previous else ORDER
             if fault != 0:
-                found[FAULT], found[ROW], found[PLACE] = fault, i, np.int64(p) - start
-                return
+                return zeros, least_zero, fault, i, np.int64(p) - start
             previous = index
             if strict and value == 0.0:
-                found[ZEROS] += 1
-                found[LEAST_ZERO] = min(found[LEAST_ZERO], index)
+                zeros, least_zero = zeros + 1, min(least_zero, index)
                 continue
             indices[k] = indices[p]
             word = mantissa[p]
@@ -122,3 +117,4 @@ def take_rows(indptr, indices, mantissa, exponent, strict, found):
             k += one
         start = stop
         indptr[i + 1] = k
+    return zeros, least_zero, 0, 0, 0

@@ -23,9 +23,6 @@ MOST_EXACT = 2**53
 LABEL_SYNTAX, INDEX_SYNTAX, INDEX_RANGE, INDEX_BELOW_BASE, INDEX_ORDER = 1, 2, 3, 4, 5
 INDEX_DUPLICATE, VALUE_SYNTAX, VALUE_RANGE, LABEL_RANGE, LINE_ENDING = 6, 7, 8, 9, 10
 
-N_ROWS, N_VALUES, N_LINES, N_BLANK, N_ZEROS, N_SLOW, MAX_INDEX, N_FAULTS = 0, 1, 2, 3, 4, 5, 6, 7
-LEAST_ZERO, N_COUNTS = 8, 9
-
 STRICT, REPEATS, ANY_ORDER = 0, 1, 2
 """Which indices may follow one another in a row: larger ones, equal ones too, or any."""
 
@@ -291,14 +288,15 @@ def _plain_feature(text, p, previous, powers):
 
 @kernel
 def parse_lines(
-    buf, base, lenient, indptr, indices, mantissa, exponent, label_mantissa, label_exponent, faults,
-    counts,
-):  # fmt: skip
+    buf, base, lenient, indptr, indices, mantissa, exponent, label_mantissa, label_exponent, faults
+):
     """Read whole lines of LIBSVM text.
 
     A faulty line leaves no row and one entry in `faults`; reading stops when `faults` is full.
-    If `STRICT`, explicit zeros are dropped and counted, but their indices count for `MAX_INDEX`,
-    and the least of them is `LEAST_ZERO`. Otherwise they are kept, and neither is reported.
+    If `STRICT`, explicit zeros are dropped, but their indices count for the largest one.
+
+    Return how many rows, entries, lines, blank lines, zeros dropped, `SLOW` numbers and faults
+    there are; the largest index, -1 if none; the least index of a zero that was dropped, or 2**32.
 
     Parameters
     ----------
@@ -310,7 +308,6 @@ def parse_lines(
     mantissa, exponent : int64[n_colons], uint8[n_colons]      out, see `_number`
     label_mantissa, label_exponent :    out, likewise, one a row
     faults : int64[any, 3]              out: code, offset, line within `buf`
-    counts : int64[N_COUNTS]            out
     """
     n = buf.shape[0] - 1
     text, tens = address_of(buf), address_of(INTEGER_POWERS)
@@ -385,6 +382,4 @@ def parse_lines(
             p += 1
         p += 1
         line += 1
-    counts[N_ROWS], counts[N_VALUES], counts[N_LINES], counts[N_BLANK] = row, k, line, blank
-    counts[N_ZEROS], counts[N_SLOW], counts[MAX_INDEX] = zeros, slow, max_index
-    counts[N_FAULTS], counts[LEAST_ZERO] = n_faults, least_zero
+    return row, np.int64(k), line, blank, zeros, slow, n_faults, max_index, least_zero
