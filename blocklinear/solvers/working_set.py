@@ -14,7 +14,6 @@ code). Where all rows are in memory it takes up to 1.2 times the work.
 """
 
 import operator
-import threading
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -112,8 +111,7 @@ class WorkingSet:
         self._manifest, self._words = manifest, np.empty(self._bounds[-1])
         self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
-        self._dtype, self._weighted = np.dtype(manifest.dtype), manifest.weighted
-        self._own = threading.local()
+        self._longest = 0  # entries of a row
 
     @property
     def state(self) -> list[list[int]]:
@@ -149,7 +147,8 @@ class WorkingSet:
         """
         rows, kept = group.rows, np.zeros(group.n_rows, np.bool_)
         lengths = rows.lengths
-        mantissas = np.empty(int(lengths.max(initial=0)), np.int32)
+        self._longest = max(self._longest, int(lengths.max(initial=0)))
+        mantissas = np.empty(self._longest, np.int32)
         cuts = np.searchsorted(chosen, group.starts)
         weights = np.empty(0) if rows.weights is None else rows.weights
         for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
@@ -233,15 +232,16 @@ class WorkingSet:
         The entries of a run are there until the next one, in memory that is used again.
         """
         words, integers = self._words, self._integers
+        room = max(self._longest, ENTRIES_AT_ONCE)
+        indices, values = np.empty(room, np.uint32), np.empty(room, self._manifest.dtype)
         for start in range(0, len(which), ROWS_AT_ONCE):
             some = which[start : start + ROWS_AT_ONCE]
-            first, lengths = integers[some + 1], integers[some + 2] >> 8
+            first = integers[some + 1]
             sq_norm, labels, weights = words[first + np.arange(packed_rows.HEADER)[:, None]]
             starts, stops = np.empty((2, len(some)), np.int64)
-            indices, values = self._room(int(lengths.max()))
             rows = RowView(
                 integers[some], starts, stops, sq_norm, labels, indices, values,
-                weights if self._weighted else None,
+                weights if self._manifest.weighted else None,
             )  # fmt: skip
             yield rows, self._unpacked(some, rows)
 
@@ -255,15 +255,6 @@ class WorkingSet:
             )  # fmt: skip
             yield np.arange(done, done + n)
             done += n
-
-    def _room(self, entries: int) -> tuple[NDArray[np.uint32], NDArray[np.floating]]:
-        """Return memory of this thread for so many entries, or more, the same at every call."""
-        room: tuple[NDArray[np.uint32], NDArray[np.floating]] | None
-        room = getattr(self._own, "room", None)
-        if room is None or len(room[0]) < entries:
-            size = max(entries, ENTRIES_AT_ONCE)
-            room = self._own.room = np.empty(size, np.uint32), np.empty(size, self._dtype)
-        return room
 
 
 def _words_of_rows(table: NDArray[np.int64], end: int) -> int:
