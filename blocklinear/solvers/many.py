@@ -124,21 +124,18 @@ class ManyModels(WeightVectors):
         kept : bool[width]
         averaged : bool[width]        of which the average was certified
         """
-        left, averaged_left = np.flatnonzero(~kept), np.flatnonzero(~kept & averaged)
-        places, kept_columns = self.places, np.flatnonzero(kept)
-        self.places, self.width = places[kept], len(kept_columns)
+        places, columns = self.places, np.flatnonzero(kept)
+        for source, of in ((self.W, ~kept & ~averaged), (self.average, ~kept & averaged)):
+            self.certified = self.certified.joined(source, np.flatnonzero(of), places[of])
+        apart = ~kept & averaged
+        self.apart = self.apart.joined(self.W, np.flatnonzero(apart), places[apart])
+        self.places, self.width = places[kept], len(columns)
         if self.averaged:
-            as_they_are = np.flatnonzero(~kept & ~averaged)
-            copy_columns(self.W, as_they_are, self.average, as_they_are)
-            self.certified = self.certified.joined(self.average, left, places[left])
-            self.average = self._some(self.average, kept_columns)
+            self.average = self._some(self.average, columns)
         else:
             give_back(self.average)
             self.average = self._front(self.average)
-            self.certified = self.certified.joined(self.W, left, places[left])
-        self.apart = self.apart.joined(self.W, averaged_left, places[averaged_left])
-        self.W = self._some(self.W, kept_columns)
-        self._squares = None
+        self.W = self._some(self.W, columns)
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order

@@ -1,7 +1,6 @@
 """Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +145,6 @@ class WeightVectors(ABC):
         self.first_violation = np.zeros(n_problems)
         # P - D of both candidates, as sampled last; and the mean of such samples, see `mean_with`
         self._remaining, self._mean = np.full((2, 2, n_problems), np.nan)
-        self._squares: Floats | None = None  # of the columns of W, if it is as it was sampled
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self._goals = np.zeros(n_problems)  # what it is to fall to, as rows tell
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
@@ -337,7 +335,7 @@ class WeightVectors(ABC):
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
         parts, done = min(max(step.passes, points, longest), max(len(order), 1)), 0
-        kept = _with_range(step)
+        kept = np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
         for number, part in enumerate(np.array_split(order, parts)):
             late = (number > 0 or epoch > 0) and step.cut_short()
             if late and epoch:
@@ -367,7 +365,7 @@ class WeightVectors(ABC):
 
         Before it is those `kept`, if that is known.
         """
-        kept = _with_range(step) if kept is None else kept
+        kept = np.flatnonzero(step.ranges > 0) if kept is None else kept
         order = kept[pass_order(len(kept), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
         self._count(step.rows.entries(order), len(order), PASS)
@@ -386,29 +384,22 @@ class WeightVectors(ABC):
             return False
         which = which[pass_order(len(which), seed, outer, 0, number)]
         for rows, runs in working_set.rows(which):
-            self._pass_over_rows(rows, runs, outer, number)
+            at, data = rows.positions, self._data(rows)
+            alpha, ranges = self.alpha.at(at, self.places), self._ranges.all[at]
+            self.terms -= self._terms_of(data, alpha)
+            step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
+            for run in runs:
+                self._descend(step, run, PASS, number)
+            self._count(int(rows.lengths.sum()), len(rows), PASS)
+            self.terms += self._terms_of(data, alpha)
+            self._ranges.all[at] = ranges
+            self.alpha.table[at[:, None], self.places] = alpha
         added = self.stats[PASS, :, dual.EXCESS] - before
         return bool((added <= (last - first) * SOLVED * self._goals).all())
-
-    def _pass_over_rows(
-        self, rows: RowView, runs: Iterable[NDArray[np.int64]], outer: int, number: int
-    ) -> None:
-        """Work on rows of the working set, one run of them after the other."""
-        alpha, ranges = self.alpha.at(rows.positions, self.places), self._ranges.all[rows.positions]
-        data = self._data(rows)
-        self.terms -= self._terms_of(data, alpha)
-        step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
-        for run in runs:
-            self._descend(step, run, PASS, number)
-        self._count(int(rows.lengths.sum()), len(rows), PASS)
-        self.terms += self._terms_of(data, alpha)
-        self._ranges.all[rows.positions] = ranges
-        self.alpha.table[rows.positions[:, None], self.places] = alpha
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
         self.entries[why] += entries
-        self._squares = None
         self._since[0] += n_rows * (why == FIRST)
         self._points[1] += entries
         if self._points[1] >= WORK_A_POINT * len(self.W):
@@ -474,14 +465,18 @@ class WeightVectors(ABC):
         return bool(self._points[0] > 1.0)
 
     @property
+    def _better(self) -> NDArray[np.bool_]:
+        """Of which problems the average is better than `W`, as sampled last."""
+        return np.asarray(self._remaining[1] < self._remaining[0])
+
+    @property
     def average_is_better(self) -> bool:
         """Whether the average is the better candidate of all problems, as sampled last."""
-        return self.averaged and bool((self._remaining[1] < self._remaining[0]).all())
+        return self.averaged and bool(self._better.all())
 
     def forget_average(self) -> None:
         """Let `W` stand for its average."""
         self._points[:] = 0.0
-        self._squares = None
 
     def lines(self, group: Group) -> Floats:
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
@@ -501,7 +496,9 @@ class WeightVectors(ABC):
             of rows worked on last, to what this one tells. Rows add the more, the longer ago they
             had their turn. If this one tells of less, that is by chance, and half-way it is.
         """
-        some = self._sample(rows, 1 if share is None else 2)
+        parts = SAMPLED_SHARE if share is None else 4 * SAMPLED_SHARE
+        enough = max(self._n_rows // parts, SAMPLED_ROWS)
+        some = np.arange(0, len(rows), max(len(rows) // enough, 1))  # rows come at random
         before = self._remaining.copy()
         self.forget_sample()
         found = self._left(rows.some(some), None if alpha is None else alpha[some])
@@ -524,16 +521,7 @@ class WeightVectors(ABC):
         proof = self.proof(recompute=False)
         self._certify(rows, self._data(rows), alpha, proof)
         proof.n += len(rows)
-        self._squares = proof.squares[0]
         return proof.remaining(self._n_rows)
-
-    def _sample(self, rows: RowView, ends: int) -> NDArray[np.int64]:
-        """Return which rows are to tell of all, or of one of both ends of a turn.
-
-        Those of both are together half as many. They come at random.
-        """
-        enough = max(self._n_rows // (ends * ends * SAMPLED_SHARE), SAMPLED_ROWS)
-        return np.arange(0, len(rows), max(len(rows) // enough, 1))
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return certificates to be, before any row was added.
@@ -545,13 +533,11 @@ class WeightVectors(ABC):
         """
         candidates = [self.W]
         if self.averaged:
-            better = self._remaining[1] < self._remaining[0]
             if not recompute or np.isnan(self._remaining[1]).any():
                 candidates = [self.W, self.average]
-            elif better.any():
-                own = np.flatnonzero(~better)
-                if len(own):
-                    copy_columns(self.W, own, self.average, own)
+            elif self._better.any():
+                own = np.flatnonzero(~self._better)
+                copy_columns(self.W, own, self.average, own)
                 candidates = [self.average]
         recomputed = None if recompute else self.W[:0]
         if recompute and candidates[-1] is self.W:
@@ -574,15 +560,15 @@ class WeightVectors(ABC):
 
     def dual_terms(self, rows: RowView, alpha: Floats) -> Floats:
         """Return what rows with alpha, float64[n, width], add to `terms`; of the same shape."""
-        return self._terms_of(self._data(rows), alpha).reshape(self.terms.shape)
+        return self._terms_of(self._data(rows), alpha)
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate of each problem, once all groups were added."""
         found = proof.certificates()
         if proof.candidates[0] is self.W:
             return found
-        own = ~(self._remaining[1] < self._remaining[0])  # see `proof`
-        return [replace(c, average=not o) for c, o in zip(found, own.tolist(), strict=True)]
+        better = self._better.tolist()  # see `proof`
+        return [replace(c, average=own) for c, own in zip(found, better, strict=True)]
 
     def candidate(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate of one problem is about."""
@@ -594,9 +580,7 @@ class WeightVectors(ABC):
 
         Of the Lagrangian where the bias is free.
         """
-        squares = self._squares
-        if squares is None:
-            squares = column_norms(self.W[:-1] if self.free_bias else self.W)
+        squares = column_norms(self.W[:-1] if self.free_bias else self.W)
         norms = of_problems(squares, len(self.terms))
         values = np.asarray(self.terms[:, dual.DUAL] / self.known - 0.5 * norms)
         if self.free_bias:
@@ -655,11 +639,6 @@ class WeightVectors(ABC):
         """Delete the scratch files."""
         self.alpha.discard()
         self._ranges.discard()
-
-
-def _with_range(step: BlockStep) -> NDArray[np.int64]:
-    """Return the rows that have a range."""
-    return np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
 
 
 def _merged(
