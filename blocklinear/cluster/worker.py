@@ -257,7 +257,7 @@ class Part:
             self.row_weights = RowArray(self._folder / "weights.work", self.manifest)
         self.solver.begin(0.0)
         for vectors, goals in zip(self.solver.vectors, self._at.goals, strict=True):
-            vectors.aim_at(goals)
+            vectors.goals[:] = goals
         for place, loaded in enumerate(self.stream()):
             with self.times.counting("solve_s"):
                 self._step(loaded.group, place)

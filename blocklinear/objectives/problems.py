@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from blocklinear.classes import shown
 from blocklinear.errors import InputError, LabelError, OneLabelError, UsageError
-from blocklinear.kernels import dual, losses
+from blocklinear.kernels import losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
@@ -148,16 +148,7 @@ class Problem:
         is_positive = rows.labels == self.labels[0]
         target = 2.0 * is_positive
         target -= 1.0
-        positive, negative = self.class_costs
-        if positive == negative:  # which takes a third of the time
-            return target, weighted(np.full(len(target), positive), rows)
-        return target, weighted(np.where(is_positive, positive, negative), rows)
-
-    def dual_terms(self, target: Floats, cost: Floats, alpha: Floats) -> Floats:
-        """Return what rows contribute to the dual value, float64[N_TERMS] of the kernels."""
-        terms = np.zeros(dual.N_TERMS)
-        dual.add_dual_terms(target, cost, self.kind, self.epsilon, alpha, terms)
-        return terms
+        return target, weighted(np.where(is_positive, *self.class_costs), rows)
 
     def total_cost(self, manifest: Manifest) -> float:
         """Return the sum of C_i over the rows of a store."""

@@ -140,7 +140,7 @@ class ManyModels(WeightVectors):
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
         self._remaining, self._mean = self._remaining[:, kept].copy(), self._mean[:, kept].copy()
-        self._goals, self._reported = self._goals[kept], self._reported[kept]
+        self.goals, self._reported = self.goals[kept], self._reported[kept]
         self._multiplier = self._multiplier[:, kept].copy()
 
     def copy_certified(self, averaged: NDArray[np.bool_], weights: Floats, to: Places) -> None:

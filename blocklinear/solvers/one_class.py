@@ -85,11 +85,9 @@ class OneClassModel(WeightVectors):
             return np.full(len(blocks), np.inf)
         rooms = [b.weights["total"] if self._manifest.weighted else b.rows for b in blocks]
         own = np.array([self.alpha.all[slice(*pair)].sum() for pair in pairwise(first)])
-        there, room = float(own.sum()), np.array(rooms, np.float64) - own
-        if there >= self._mass:
-            wanted = own * (self._mass / there)
-        else:
-            wanted = own + room * ((self._mass - there) / float(room.sum()))
+        more = self._mass - float(own.sum())
+        free = np.array(rooms, np.float64) - own if more > 0.0 else own
+        wanted = own + free * (more / float(free.sum()))
         unit = max(self.problem.quantum, math.ulp(self._mass))
         upto: Floats = np.floor(np.cumsum(wanted) / unit) * unit
         upto[-1] = self._mass
@@ -226,7 +224,7 @@ class OneClassModel(WeightVectors):
 
     def aim(self, goal: float) -> None:
         """Set the goal of P - D by a relative gap and the dual value, which is negative."""
-        self.aim_at(goal * np.abs(self.duals) if self.terms.any() else np.zeros(1))
+        self.goals[:] = goal * np.abs(self.duals) * self.terms.any()
 
     def proof(self, recompute: bool = True) -> Proof:
         """Return a certificate to be, before any row was added."""

@@ -119,7 +119,9 @@ class SingleModel(WeightVectors):
             add_stats(seen, self._seen)
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
-        return self.problem.dual_terms(*data, alpha.reshape(-1))[None]
+        terms, problem = np.zeros_like(self.terms), self.problem
+        dual.add_dual_terms(*data, problem.kind, problem.epsilon, alpha.reshape(-1), terms[0])
+        return terms
 
     def _certify(
         self, rows: RowView, data: tuple[Floats, Floats], alpha: Floats, proof: Proof

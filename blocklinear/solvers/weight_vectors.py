@@ -110,6 +110,8 @@ class WeightVectors(ABC):
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
     terms : float64[n_problems, N_TERMS]        what rows contribute to the dual values
+    goals : float64[n_problems]         what P - D may be at the end of the outer iteration, as rows
+                              tell
     known : float             the share of all rows that `terms` tell of, where others have an alpha
     first_violation : float64[n_problems]       what violations of a regression are compared with;
                               also of those that were dropped
@@ -146,7 +148,7 @@ class WeightVectors(ABC):
         # P - D of both candidates, as sampled last; and the mean of such samples, see `mean_with`
         self._remaining, self._mean = np.full((2, 2, n_problems), np.nan)
         self._multiplier = nothing_seen(n_problems)  # of a free bias
-        self._goals = np.zeros(n_problems)  # what it is to fall to, as rows tell
+        self.goals = np.zeros(n_problems)
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
         self._since = np.zeros(1)  # such rows since
 
@@ -162,7 +164,7 @@ class WeightVectors(ABC):
             "w": self.W, "average": self.average, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "mean": self._mean, "goals": self._goals, "reported": self._reported,
+            "mean": self._mean, "goals": self.goals, "reported": self._reported,
             "since": self._since, "first": self.first_violation,
         } | ({"multiplier": self._multiplier} if self.free_bias else {})  # fmt: skip
 
@@ -395,7 +397,7 @@ class WeightVectors(ABC):
             self._ranges.all[at] = ranges
             self.alpha.table[at[:, None], self.places] = alpha
         added = self.stats[PASS, :, dual.EXCESS] - before
-        return bool((added <= (last - first) * SOLVED * self._goals).all())
+        return bool((added <= (last - first) * SOLVED * self.goals).all())
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
@@ -424,13 +426,13 @@ class WeightVectors(ABC):
             return False
         if goal is not None:
             self.aim(goal)
-        if not self._goals.any():
+        if not self.goals.any():
             return False
         excess = self.stats[FIRST, :, dual.EXCESS]
         left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
         self._reported[:] = excess
         self._since[0] = 0.0
-        return anyway or bool((left <= self._goals).all())
+        return anyway or bool((left <= self.goals).all())
 
     @property
     def sampled(self) -> bool:
@@ -449,7 +451,7 @@ class WeightVectors(ABC):
     @property
     def reached(self) -> bool:
         """Whether P - D is as small as it is to be, as sampled last."""
-        return bool((np.fmin(*self._remaining) <= self._goals).all())
+        return bool((np.fmin(*self._remaining) <= self.goals).all())
 
     def forget_sample(self) -> None:
         """Take what was sampled last to tell nothing any more, as w has changed."""
@@ -623,17 +625,13 @@ class WeightVectors(ABC):
 
     def aim_with(self, group: Group, goal: float) -> None:
         """Set the goals of P - D by the dual values that alpha have, of a group of all rows."""
-        self.terms[:] = self.dual_terms(group.rows, self.lines(group))
+        self.terms += self.dual_terms(group.rows, self.lines(group))
         self.aim(goal)
         self.terms[:] = 0.0  # no row was counted yet, see `work`
 
     def aim(self, goal: float) -> None:
         """Set the goals of P - D by a relative gap and the dual values."""
-        self.aim_at(goal * np.maximum(self.duals, 0.0))
-
-    def aim_at(self, goals: Floats) -> None:
-        """Set what P - D may be at the end of the outer iteration, float64[n_problems]."""
-        self._goals[:] = goals
+        self.goals[:] = goal * np.maximum(self.duals, 0.0)
 
     def discard(self) -> None:
         """Delete the scratch files."""

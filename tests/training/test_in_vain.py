@@ -107,8 +107,8 @@ def test_of_groups_with_few_rows_several_are_looked_at(tmp_path, monkeypatch, st
 
     def sample(self, rows, alpha=None, share=None):
         self._remaining[:] = 9.0
-        if share != 1.0 and self._goals.any():
-            self._remaining[:] = next(lefts) * self._goals
+        if share != 1.0 and self.goals.any():
+            self._remaining[:] = next(lefts) * self.goals
 
     def reached(self, group, share):
         ends = real(self, group, share)
@@ -116,7 +116,7 @@ def test_of_groups_with_few_rows_several_are_looked_at(tmp_path, monkeypatch, st
         return ends
 
     def certify(self, stream, enough=None):
-        certified.append(self.vectors[0]._remaining[0, 0] / self.vectors[0]._goals[0])
+        certified.append(self.vectors[0]._remaining[0, 0] / self.vectors[0].goals[0])
         return real_certificate(self, stream)
 
     real, certified, real_certificate = BlockDescent.reached, [], BlockDescent.certify
@@ -144,7 +144,7 @@ def test_half_of_a_group_may_be_missing(tmp_path, monkeypatch, steps, blocks, gr
     store = split_problem(tmp_path, problem, blocks, order="file")
 
     def sample(self, rows, alpha=None, share=None):
-        self._remaining[:] = 0.5 * self._goals if steps.get(2) else 9.0
+        self._remaining[:] = 0.5 * self.goals if steps.get(2) else 9.0
 
     monkeypatch.setattr(WeightVectors, "near", lambda *_, **__: True)
     monkeypatch.setattr(WeightVectors, "sample_gap", sample)
