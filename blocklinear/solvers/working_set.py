@@ -7,10 +7,8 @@ has changed takes up to twice the work (60,000 blogs to 2e-4: 13.5 epochs and no
 
 One model also keeps those near a bound, as far as the free ones leave room: those that press
 against it by less than rows were off when they had their turn, in the mean. w moves as far until
-the next turn, and what is left of P - D after many passes is mostly theirs: 1.9 of 2.0 times what
-was asked, and with them in memory 1.0 is left (60,000 blogs, a tenth of the rows new). Measured,
-hinge loss to 1e-3, blocks read: 0.88 to 1 after warm starts, 0.97 to 1 in cold runs (blogs, source
-code). Where all rows are in memory it takes up to 1.2 times the work.
+the next turn. Measured, hinge loss to 1e-3, blocks read: 0.88 to 1 after warm starts, 0.97 to 1 in
+cold runs (blogs, source code). Where all rows are in memory it takes up to 1.2 times the work.
 """
 
 import operator
@@ -32,21 +30,14 @@ ROWS_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 15
 """Looked up, and unpacked, for a thread at a time: few enough for caches, and many to a call."""
 WARM_PASSES = 4
 """Passes over the rows in memory in the first outer iteration after a warm start, which is near the
-optimum; twice as many over a working set, as loading is dear, and again in the second. Measured, a
-tenth of the rows new or gone, to a gap of 1e-3: with 8 instead of 4 passes hinge loss reads 0.79 to
-1 of the blocks (60,000 blogs, film reviews, source code), for up to 1.5 times the entries in
-passes; with 16 in the second, one group less, for as many. In memory, logistic loss takes 0.8 of
-the entries that it takes with 2, and hinge loss 0.9 to 1.7. There are more where the run before
-ended with more, the geometric mean of both: 1.3 million file names, where that is 256 and 1,024,
-read 0.49 of the blocks of a cold run, not 0.70."""
+optimum; twice as many over a working set, as loading is dear: with 8 instead of 4 hinge loss reads
+0.79 to 1 of the blocks (blogs, film reviews, source code; a tenth of the rows new or gone, to a gap
+of 1e-3). There are more where the run before ended with more, the geometric mean of both: 1.3
+million file names, where that is 256 and 1,024, read 0.49 of the blocks of a cold run, not 0.70."""
 MOST_PASSES, MOST_EPOCHS = 1024, 16
 """How many passes there may be, and what they may take: outer iterations come to an end. Epochs are
-those of all rows. Where few rows decide, many passes are cheap, and may be all that pays.
-
-Measured (700,000 file names, a fiftieth support vectors, C = 100, to 1e-3, in memory): with 64
-passes at most, whatever they take, squared hinge loss takes 24 seconds and hinge loss 55, with
-these limits 12 and 21. Six small sets, 216 runs: 0.994 of the entries, with 8 epochs 0.993, but up
-to 1.55, with 64 epochs 1.005."""
+those of all rows. Where few rows decide, many passes are cheap, and may be all that pays: 700,000
+file names, C = 100, to 1e-3 in memory take 55 seconds with 64 passes at most, and 21 so."""
 
 
 def next_passes(number: int, first: tuple[float, float], passes: tuple[float, float]) -> int:
@@ -57,11 +48,9 @@ def next_passes(number: int, first: tuple[float, float], passes: tuple[float, fl
     a step on a row that was not seen for a while pays more; near the optimum few rows decide. So
     the first outer iteration has one.
 
-    Measured (hinge loss, C = 1, epochs of work in all): 60,000 blogs in 224 MB take 4.3 to a gap of
-    1e-2 and 6.6 to 1e-3, with 4 passes in the first outer iteration 4.9 and 6.7, with 16 in each
-    11.1 and 18.1; in memory to 1e-3 5.9, 7.4 and 18.5; 25,000 film reviews 7.0, 7.1 and 13.4. Of 34
-    runs on these and on 253,000 rows of text, with C, loss, gap, memory and seed varied, one pass
-    at first takes 0.91 of the work of 4 (geometric mean; 0.8 to 1.14).
+    Measured, epochs of work in all: 60,000 blogs in 224 MB take 6.6 to a gap of 1e-3, with 16
+    passes in each outer iteration 18.1. Of 34 runs on text, with C, loss, gap, memory and seed
+    varied, one pass at first takes 0.91 of the work of 4 (geometric mean; 0.8 to 1.14).
 
     Parameters
     ----------
@@ -89,10 +78,8 @@ class WorkingSet:
     Every block has a region of its own, at first in proportion to its entries; what does not fit
     there is left out, the rows of the lowest priority first. Where blocks differ, as those of a
     sorted file do, some regions overflow while others are half empty: between outer iterations
-    these are divided anew. Measured, hinge loss in 96 MB, C and gap varied: 1.4 million sorted file
-    names read 0.84 to 0.91 of the bytes and, a tenth of the rows gone, 0.76 of the blocks; film
-    reviews 1 to 1.06; where all lack room, as blogs, packages, and the file names shuffled, nothing
-    changes.
+    these are divided anew. Measured, hinge loss in 96 MB: 1.4 million sorted file names read 0.84
+    to 0.91 of the bytes, film reviews 1 to 1.06; where all lack room nothing changes.
 
     Parameters
     ----------
