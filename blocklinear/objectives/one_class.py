@@ -107,13 +107,15 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
     upper : float64[n] or None          weights of the rows; None if each weighs 1
     mass : float
     """
-    before, prefix, exact = 0.0, 0, False
+    before, prefix, exact, top = 0.0, 0, False, np.uint64(1 << 63)
     for digit in reversed(range(0, 64, _DIGIT)):
         found = np.zeros(1 << _DIGIT)
-        for keys, weights in _keys(f, upper):
+        for part, weights in pieces(f, upper):
+            bits = (part + 0.0).view(np.uint64)  # -0 becomes 0
+            keys = np.where(bits & top, ~bits, bits | top)  # in the order of f
             if digit < 64 - _DIGIT:
                 own = keys >> np.uint64(digit + _DIGIT) == np.uint64(prefix)
-                keys, weights = keys[own], None if weights is None else weights[own]
+                keys, weights = keys[own], weights[own]
             places = (keys >> np.uint64(digit)).astype(np.int64) & ((1 << _DIGIT) - 1)
             found += np.bincount(places, weights, 1 << _DIGIT)
         if not found.any():
@@ -124,9 +126,9 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
         before = float(reached[place] - found[place])
         prefix = prefix << _DIGIT | place
         exact = float(reached[place]) == mass
-    key, top = np.uint64(prefix), np.uint64(1 << 63)
-    bits = key ^ top if key & top else ~key
-    smallest = float(np.array(bits, np.uint64).view(np.float64))
+    key = np.uint64(prefix)
+    bits = np.array(key ^ top if key & top else ~key, np.uint64)
+    smallest = float(bits.view(np.float64))
     after = _next(f, upper, smallest) if exact else math.inf
     return 0.5 * smallest + 0.5 * after if math.isfinite(after) else smallest
 
@@ -134,22 +136,17 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
 def _next(f: Floats, upper: Floats | None, above: float) -> float:
     """Return the smallest f of a row of some weight above a number; infinite if there is none."""
     found = math.inf
-    for at in range(0, len(f), _CHUNK):
-        part = f[at : at + _CHUNK]
-        larger = part > above
-        if upper is not None:
-            larger &= upper[at : at + _CHUNK] > 0.0
-        found = min(found, float(part[larger].min(initial=math.inf)))
+    for part, weights in pieces(f, upper):
+        larger = part[(part > above) & (weights > 0.0)]
+        found = min(found, float(larger.min(initial=math.inf)))
     return found
 
 
-def _keys(f: Floats, upper: Floats | None) -> Iterator[tuple[NDArray[np.uint64], Floats | None]]:
-    """Yield whole numbers in the order of f, with weights, in pieces."""
-    top = np.uint64(1 << 63)
+def pieces(f: Floats, upper: Floats | None) -> Iterator[tuple[Floats, Floats]]:
+    """Yield some f at a time, which may be mapped from a file, with their weights."""
     for at in range(0, len(f), _CHUNK):
-        bits = (f[at : at + _CHUNK] + 0.0).view(np.uint64)  # -0 becomes 0
-        keys = np.where(bits & top, ~bits, bits | top)
-        yield keys, None if upper is None else np.ascontiguousarray(upper[at : at + _CHUNK])
+        part = f[at : at + _CHUNK].copy()
+        yield part, np.ones(len(part)) if upper is None else upper[at : at + _CHUNK].copy()
 
 
 def relative_gap(primal: float, dual: float, left: float, length: float) -> float:

@@ -17,12 +17,7 @@ from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.sums import add_rows, dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, Proof, norms_above
 from blocklinear.objectives.feasible_sets import Separate
-from blocklinear.objectives.one_class import (
-    OneClass,
-    prove,
-    quantile,
-    relative_gap,
-)
+from blocklinear.objectives.one_class import OneClass, pieces, prove, quantile, relative_gap
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.weight_vectors import (
     AGAIN,
@@ -41,7 +36,6 @@ APART = 1e-12
 """Relative to |w|**2: T times a violation, which bounds P - D, of this size is rounding."""
 PAIRED = 10
 """Of the rows of a group one in so many exchanges alpha with another one, at most."""
-_CHUNK = 1 << 16  # rows
 
 
 class OneClassModel(WeightVectors):
@@ -240,12 +234,10 @@ class OneClassModel(WeightVectors):
         if not (self.problem.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):
             off = float(seen[kernels.MASS] - mass + seen[kernels.MASS_LOW])
         rho = quantile(f, upper, mass)
-        sums = np.zeros(kernels.N_SUMS)
-        for at in range(0, len(f), _CHUNK):
-            rows = slice(at, at + _CHUNK)
-            part = f[rows].copy()
-            own = np.ones(len(part)) if upper is None else upper[rows].copy()
-            kernels.add_losses(part, own, self.alpha.all[rows], rho, sums)
+        sums, at = np.zeros(kernels.N_SUMS), 0
+        for part, own in pieces(f, upper):
+            kernels.add_losses(part, own, self.alpha.all[at : at + len(part)], rho, sums)
+            at += len(part)
         w, again = self.W.reshape(-1), proof.recomputed.reshape(-1)
         square, distance = dot(again, again), squared_distance(w, again)
         drift = math.sqrt(distance / square) if square > 0.0 else 0.0
