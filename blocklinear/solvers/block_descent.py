@@ -325,7 +325,7 @@ class BlockDescent(Solver):
         return self.vectors[0].W
 
     def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, M], the candidates."""
+        """Make other weights of one problem, float64[n_features + 1, M], the candidates."""
         self.vectors[0].W[:] = weights
         self.vectors[0].forget_average()
 
@@ -477,9 +477,3 @@ class BlockDescentOfMany(BlockDescent):
         trained, found = np.concatenate(self._proven.trained), self._proven.certificates
         proven = [None if k in trained else c for k, c in enumerate(found)]
         return self._newton(self._models, proven, enough_products)
-
-    def adopt(self, weights: Floats) -> None:
-        """Make other weights the candidates of the models still trained."""
-        for vectors, numbers in zip(self.vectors, self._proven.trained, strict=True):
-            vectors.W[:, : vectors.width] = weights[:, numbers]
-            vectors.forget_average()

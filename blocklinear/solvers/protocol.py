@@ -168,7 +168,7 @@ class Trainee(ABC):
 
     @abstractmethod
     def adopt(self, weights: Floats) -> None:
-        """Make other weights, float64[n_features + 1, M], the candidates."""
+        """Make other weights of one problem, float64[n_features + 1, M], the candidates."""
 
     def successor(self, enough_products: float) -> "Solver | None":
         """Return the solver that goes on from here where this one is slow, if there is one.
