@@ -203,7 +203,6 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     """Train as a part of the program does; yield the name of each step when it is done."""
     import numpy as np
 
-    from blocklinear.kernels import l1
     from blocklinear.kernels.blocks.scaling import scale_columns
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
@@ -226,10 +225,6 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
         nothing = np.zeros(0, np.uint32), np.zeros(0, dtype)
         scale_columns(no_rows, *nothing, ones, np.zeros(0))
         yield "cluster"
-    if part == "l1":  # where columns have to make room for others
-        for kind in {np.float32, np.dtype(dtype).type}:
-            none = np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint16)
-            l1.keep_columns(*none, np.zeros(0, kind))
     for group in (least, 2, 3):
         steps = common | {"group": group}
         if part == "one":

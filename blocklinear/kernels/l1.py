@@ -117,25 +117,6 @@ def collect_columns(
             fill[slot], reached[slot] = at + 1, positions[i]
 
 
-@kernel
-def keep_columns(kept, starts, jumps, values):
-    """Move some columns to the front, in their order; write where they start then.
-
-    Parameters
-    ----------
-    kept : int64[m]           ascending
-    starts : int64[k + 1]     the first m + 1 are overwritten
-    """
-    at = 0
-    for m in range(kept.shape[0]):
-        start, stop = starts[kept[m]], starts[kept[m] + 1]
-        starts[m] = at
-        for p in span(start, stop):
-            jumps[at], values[at] = jumps[p], values[p]
-            at += 1
-    starts[kept.shape[0]] = at
-
-
 @kernel(error_model="numpy")
 def expand(kind, target, cost, decision, step, state):
     """Write `step` and h_i of the primal at decision values, and that nothing has moved."""

@@ -256,9 +256,6 @@ def l1_columns(r):
         l1.certify_rows(*rows, f, step, 0.5, size, length, 0.0, seen)
         for ridge, free in ((0.0, False), (0.5, True)):
             l1.certify_weights(w, pull, 1.0, ridge, free, 0.5, 0.0)
-    kept = every[::2].copy()
-    l1.keep_columns(kept, starts, *columns)
-    assert (np.diff(starts[: len(kept) + 1]) == counts[kept]).all()
 
 
 def decision_values(r):
@@ -407,7 +404,6 @@ TRIED = {
         [
             "evaluate_rows",
             "collect_columns",
-            "keep_columns",
             "gram",
             "descend_together",
             "expand",

@@ -233,27 +233,28 @@ class ColumnCache:
     def want(self, features: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         """Make room for columns of features; as many as fit, the first ones first.
 
-        Others are dropped if their room is needed, unless they are in a file.
+        Where memory has no room besides other columns, all are collected anew: rows are passed over
+        anyway. None is dropped from a file.
 
         Parameters
         ----------
         features, used : int64[]        each once, in any order where there is room for all; and
                               those that are in use
         """
-        if not self.filed and self._room(used).sum() > self.capacity:
-            self._use_file()
-        if self.filed:
-            missing = features[self.slots[features] < 0]
-            self._add(missing[np.cumsum(self._room(missing)) <= self._half])
-            return
-        features = features[np.cumsum(self._room(features)) <= self.capacity]
+        if self._room(used).sum() > self.capacity:
+            self.use_file()
+        room = self._half if self.filed else self.capacity
         missing = features[self.slots[features] < 0]
-        if self.starts[-1] + self._room(missing).sum() > self.capacity:
-            self._keep(np.sort(self.slots[features[self.slots[features] >= 0]]).astype(np.int64))
-        self._add(missing)
+        if not self.filed and self.starts[-1] + self._room(missing).sum() > self.capacity:
+            self.slots[self.features] = -1
+            self.features, self.starts = self.features[:0], self.starts[:1]
+            missing = features
+        self._add(missing[np.cumsum(self._room(missing)) <= room])
 
-    def _use_file(self) -> None:
+    def use_file(self) -> None:
         """Keep columns in a file from now on."""
+        if self.filed:
+            return
         size = int(self.starts[-1])
         jumps, values = self.jumps[:size], self.values[:size]
         self._make_room(0)
@@ -265,33 +266,9 @@ class ColumnCache:
         for file, numbers in zip(self._files, (jumps, values), strict=True):
             file.append(numbers)
 
-    def refill(self, features: NDArray[np.uint32], filed: bool) -> NDArray[np.uint32]:
-        """Make room for the columns that an earlier process had, all to be collected.
-
-        Parameters
-        ----------
-        features : uint32[k]      those for which there is no room in the next pass are returned
-        filed : bool              whether they were in a file
-        """
-        if not filed:
-            self._add(features.astype(np.int64))
-            return features[:0]
-        if not self.filed:
-            self._use_file()
-        fits = np.cumsum(self._room(features.astype(np.int64))) <= self._half
-        self._add(features[fits].astype(np.int64))
-        return features[~fits]
-
     def _room(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many entries columns may have, with those of 0 that are between others."""
         return self.counts[features].astype(np.int64) + self._between
-
-    def _keep(self, kept: NDArray[np.int64]) -> None:
-        kernels.keep_columns(kept, self.starts, self.jumps, self.values)
-        self.slots[self.features] = -1
-        self.features, self.starts = self.features[kept], self.starts[: len(kept) + 1].copy()
-        self.slots[self.features] = np.arange(len(kept), dtype=np.int32)
-        self._first = len(kept)
 
     def _add(self, features: NDArray[np.int64]) -> None:
         self._first = len(self.features)

@@ -79,7 +79,7 @@ class L1Regularized(CertifiedPasses):
         ]  # fmt: skip
         self._noted = False  # what is known of rows
         self._active = list(range(width))  # models whose weights the pass evaluates
-        self._resumed = np.zeros(0, np.uint32)  # features of columns to be collected anew
+        self._resumed = np.zeros(0, np.int64)  # features of columns to be collected anew
         self._filed = False  # whether they were in a file
 
     def _rows(self, k: int) -> Rows:
@@ -112,7 +112,7 @@ class L1Regularized(CertifiedPasses):
         known = len(features) == 0 or features.max() < len(self._columns.slots)
         if not known or len(np.unique(features)) < len(features):
             raise ValueError("a column is of no feature, or of one that has another")
-        self._resumed, self._filed = features.astype(np.uint32), own["filed"]
+        self._resumed, self._filed = features, own["filed"]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -139,11 +139,14 @@ class L1Regularized(CertifiedPasses):
 
     def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Collect the columns that there were."""
-        while len(self._resumed):
-            self._resumed = self._columns.refill(self._resumed, self._filed)
+        columns, features = self._columns, self._resumed
+        if self._filed:
+            columns.use_file()
+        while not columns.complete(features).all():
+            columns.want(features, features[:0])
             for loaded in pass_over():
-                self._columns.collect(loaded.group.rows)
-            self._columns.finish()
+                columns.collect(loaded.group.rows)
+            columns.finish()
 
     def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on columns before the first group; evaluate and collect in each."""
