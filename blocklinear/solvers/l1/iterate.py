@@ -1,12 +1,10 @@
 """One L1-regularised model on its way: which features it works on, and what a pass proves.
 
 The dual point of a certificate has to be feasible: |sum_i s_i alpha_i x_ij| <= 1 for every feature
-j. What of that is violated is scaled away. With a ridge every point is feasible; where scaling
-raises the dual value, as far from the optimum, the point is scaled, too.
+j. What of that is violated is scaled away. With a ridge every point is feasible.
 """
 
 import math
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +78,7 @@ class L1Iterate(Iterate):
         self.n_sv = int(np.count_nonzero(used))
         reach = float(dot(np.abs(self.step), rows.size))
         wrong = 1.01 * UNIT * (self.n_sv + 8.0) * reach
-        found = max(
-            (self._proof(rows, scale, wrong) for scale in self._scales(wrong)),
-            key=attrgetter("dual"),
-        )
+        found = self._proof(rows, self._scale(wrong), wrong)
         self._dual = max(self._dual, found.dual)
         self.certificate = self._improved(found)
         self.violation = self._penalty.violation(self.w, self.pull)
@@ -109,17 +104,16 @@ class L1Iterate(Iterate):
         gap = (found.primal - dual) / found.primal * (1.0 + 1e-9)
         return Certificate(found.primal, dual, min(gap, found.gap), 0.0, False)
 
-    def _scales(self, wrong: float) -> tuple[float, ...]:
-        """Return what may make a good dual point of this one; without a ridge, what is feasible."""
+    def _scale(self, wrong: float) -> float:
+        """Return how much of the dual point is feasible: with a ridge, and balanced, all of it."""
         penalty, free = self._penalty, self._penalty.free_bias
         pulls = self.pull[:-1] if free else self.pull
         if free and abs(math.fsum(self.step)) > 8.0 * UNIT * np.abs(self.step).sum():
-            return (0.0,)  # not balanced: nothing but alpha = 0 is known to be feasible
+            return 0.0  # not balanced: nothing but alpha = 0 is known to be feasible
         most = max(float(pulls.max(initial=0.0)), -float(pulls.min(initial=0.0))) + wrong
-        if most <= penalty.l1:
-            return (1.0,)
-        within = (1.0 - 8.0 * UNIT) * penalty.l1 / most
-        return (within, 1.0) if penalty.ridge else (within,)
+        if penalty.ridge or most <= penalty.l1:
+            return 1.0
+        return (1.0 - 8.0 * UNIT) * penalty.l1 / most
 
     def needed(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features in use, and those that violate optimality, in their order."""
