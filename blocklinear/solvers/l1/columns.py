@@ -1,7 +1,7 @@
 """Columns of the data kept in memory: the features that descent works on."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from blocklinear.errors import InputError
 from blocklinear.kernels import l1 as kernels
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.scratch import ScratchArray
+from blocklinear.solvers.protocol import each
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 
@@ -177,12 +178,20 @@ class ColumnCache:
     def derivatives(
         self, chosen: Integers, step: Floats, state: Floats, v: Floats, h: Floats
     ) -> None:
-        """Do as the kernel of this name does, in threads."""
+        """Do as the kernel of this name does; threads have about as many entries each."""
 
-        def part(some: slice) -> None:
+        def work(some: slice) -> None:
             kernels.derivatives(*self.arrays, chosen[some], step, state, v[some], h[some])
 
-        self._share(chosen, part)
+        for some in self.parts(chosen, np.arange(len(chosen))):
+            if not len(some):
+                continue
+            first, reached = int(some[0]), np.cumsum(self.entries(chosen[some]))
+            n_entries = int(reached[-1])
+            parts = self._parts(n_entries)
+            ends = first + np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
+            limits = [first, *ends.tolist(), int(some[-1]) + 1]
+            each(self._pool, work, [slice(*pair) for pair in pairwise(limits)])
 
     def gram(self, chosen: Integers, state: Floats, known: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads.
@@ -196,33 +205,17 @@ class ColumnCache:
         out, first = np.empty((len(chosen), len(chosen))), len(known)
         out[:first, :first] = known
         parts = self._parts(int(self.entries(chosen).sum()))
-        self._run(
-            lambda k: kernels.gram(*self.arrays, chosen, state, first + k, parts, out), range(parts)
-        )
+
+        def work(k: int) -> None:
+            kernels.gram(*self.arrays, chosen, state, first + k, parts, out)
+
+        each(self._pool, work, range(parts))
         upper = np.triu_indices(len(chosen), 1)
         out[upper] = out.T[upper]
         return out
 
-    def _share(self, chosen: Integers, work: Callable[[slice], None]) -> None:
-        """Work on parts of the chosen columns, ascending, that have about as many entries."""
-        for some in self.parts(chosen, np.arange(len(chosen))):
-            if not len(some):
-                continue
-            first, reached = int(some[0]), np.cumsum(self.entries(chosen[some]))
-            n_entries = int(reached[-1])
-            parts = self._parts(n_entries)
-            ends = first + np.searchsorted(reached, np.arange(1, parts) * n_entries / parts)
-            limits = [first, *ends.tolist(), int(some[-1]) + 1]
-            self._run(work, [slice(*pair) for pair in pairwise(limits)])
-
     def _parts(self, n_entries: int) -> int:
         return max(min(self.threads, n_entries // _ENOUGH_ENTRIES), 1)
-
-    def _run(self, work: Callable[[Any], None], parts: Sequence[Any]) -> None:
-        others = [self._pool.submit(work, part) for part in parts[1:]]
-        work(parts[0])
-        for other in others:
-            other.result()
 
     def close(self) -> None:
         """End the threads, and give up the file."""

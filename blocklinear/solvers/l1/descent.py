@@ -130,8 +130,6 @@ class Descent:
         n = len(decision)
         self.step, self._state = np.empty(n), np.empty((n, 2))
         self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
-        self._subspace = Subspace(n, self._penalty, self._ridge)
-        self._damped = False  # whether `_h` is more than the curvatures, to keep steps short
         self.work = 0
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, self.w)
@@ -156,8 +154,8 @@ class Descent:
         self._columns.derivatives(self._chosen, self.step, self._state, self._v, self._h)
         self._v -= self._ridge * self.w
         self._h += self._ridge
-        self._subspace.forget()
-        self._damped = False
+        self._subspace = Subspace(len(self.decision), self._penalty, self._ridge)
+        self._damped = False  # whether `_h` is more than the curvatures, to keep steps short
 
     def newton_step(self) -> float:
         """Minimise the quadratic model, and go as far along as the primal falls enough.

@@ -18,7 +18,7 @@ _PARALLEL = 1e-12  # what is left of the product of two squared lengths
 
 
 class Subspace:
-    """The plane of the last two changes of a step.
+    """The plane of the last two changes of a step, which begins with 0.
 
     Parameters
     ----------
@@ -31,13 +31,6 @@ class Subspace:
         # the step before the last pass, what was changed before it, and both times x_i
         self._last, self._before = np.zeros(len(penalty)), np.zeros(len(penalty))
         self._path = np.zeros((n_rows, 2))
-        self._begun = False  # whether there was a pass
-
-    def forget(self) -> None:
-        """Begin with a step of 0."""
-        self._last[:] = self._before[:] = 0.0
-        self._path[:] = 0.0
-        self._begun = False
 
     def go_on(self, w: Floats, d: Floats, v: Floats, state: Floats) -> float:
         """Move the step on; return by how much the model falls.
@@ -47,9 +40,6 @@ class Subspace:
         w, d, v : float64[m]      as for `kernels.descend`; `d` is updated
         state : float64[n_rows, 2]          updated
         """
-        if not self._begun:
-            self._begun = True
-            return 0.0
         at, change, before, ridge = w + d, d - self._last, self._before, self._ridge
         to_c, to_b, cc, cb, bb = kernels.products_along(state, self._path)
         cc += float(dot(ridge * change, change))
