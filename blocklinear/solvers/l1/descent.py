@@ -128,7 +128,7 @@ class Descent:
         self._penalty, self._ridge = penalty.of_features(self.features, len(weights) - 1)
         self._elsewhere = max(penalty.of(weights) - self._cost(self.w), 0.0)
         n = len(decision)
-        self.step, self._state = np.empty(n), np.empty((n, 2))
+        self.step, self._state = np.empty(n), np.zeros((n, 2))
         self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
         self.work = 0
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
@@ -143,8 +143,6 @@ class Descent:
 
     def _value(self, length: float, w: Floats) -> float:
         """Return P, moved by `length` times what has moved."""
-        if length == 0.0:
-            self._state[:] = 0.0
         loss = kernels.total_loss(*self._rows.loss, self.decision, length, self._state)
         return float(loss) + self._elsewhere + self._cost(w)
 
@@ -229,40 +227,29 @@ class Descent:
             fallen += fell
             if worst <= enough or fell <= _LAST_GAIN * fallen or self._cut_short():
                 break
-            if worst > 0.5 * left and self._together_pays(matter, self.work - before):
-                size = min(2 * len(self._together), self._columns.together)
-                self._join_frequent(matter, size or TOGETHER)
+            if worst > 0.5 * left:
+                self._join_frequent(matter, self.work - before)
                 others, block = self._divided(matter)
             left = worst
         return d, worst
 
-    def _together_pays(self, matter: NDArray[np.bool_], spent: int) -> bool:
-        """Return whether to solve for more features together, where passes are slow.
-
-        The first ones at once; twice as many as before once the passes of this step, which has
-        processed so many entries, have taken as long as their products will.
-        """
-        size = min(2 * len(self._together), self._columns.together)
-        entries = self._lengths[matter]
-        if not size or min(len(entries), size) <= len(self._together):
-            return not size
-        largest = np.sort(entries)[::-1][:size]
-        return bool(_PRODUCT * len(largest) * largest.sum() <= spent)
-
-    def _join_frequent(self, matter: NDArray[np.bool_], size: int = TOGETHER) -> None:
+    def _join_frequent(self, matter: NDArray[np.bool_], spent: int) -> None:
         """Solve for the most frequent of some features together: they depend on each other most.
 
-        If some are solved for together already, these are the first ones: their products are kept.
+        The first ones at once; twice as many as before, whose products are kept, once the passes of
+        this step, which have processed so many entries, have taken as long as their products will.
         """
+        size = min(2 * len(self._together), self._columns.together) or TOGETHER
         features = np.flatnonzero(matter)
-        order = np.argsort(-self._lengths[features], kind="stable")
-        together = features[order[:size]]
-        self._together = together[self._columns.holds(self._chosen[together])]
-        new = np.arange(len(self._products), len(self._together))
-        self._products = self._columns.gram(
-            self._chosen[self._together], self._state, self._products
-        )
-        self._products[new, new] += self._ridge[self._together[new]]
+        together = features[np.argsort(-self._lengths[features], kind="stable")[:size]]
+        together = together[self._columns.holds(self._chosen[together])]
+        new = np.arange(len(self._together), len(together))
+        pays = _PRODUCT * len(together) * self._entries(together) <= spent
+        if not len(new) or (len(self._together) and not pays):
+            return
+        self._together = together
+        self._products = self._columns.gram(self._chosen[together], self._state, self._products)
+        self._products[new, new] += self._ridge[together[new]]
 
     def _divided(self, matter: NDArray[np.bool_]) -> tuple[Integers, Block]:
         """Divide features into others and those to be solved for together, with their products."""
@@ -326,7 +313,7 @@ class Descent:
             if self.value - self._dual(moved, 1.0) >= enough or not some.any():
                 break
             if not len(self._together):
-                self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
+                self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty), 0)
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 _, worst = self._descend(others, block, nothing, u)
