@@ -55,17 +55,14 @@ class NewtonIterate(Iterate):
 
     Parameters
     ----------
-    vectors : dict of float64[n]
-        One for each of `vectors`, zeros: they are kept by the caller, for checkpoints.
-    bias : float
-        Value of the bias feature.
-    regularizes_bias : bool
-        Whether its weight is a part of |w|.
-    most_passes : float
-        The last pass that this limit leaves evaluates a point.
-    enough_products : float
-        Products with the Hessian after which it would have been cheaper to add it up; infinite
-        where there is no memory for it.
+    vectors : dict of float64[n]        one for each of `vectors`, zeros, kept by the caller
+    bias : float              value of the bias feature
+    regularizes_bias : bool   whether its weight is a part of |w|
+    unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
+                              loss logistic
+    most_passes : float       the last pass that this limit leaves evaluates a point
+    enough_products : float   products with the Hessian after which it would have been cheaper to
+                              add it up; infinite where there is no memory for it
 
     Attributes
     ----------
@@ -79,8 +76,6 @@ class NewtonIterate(Iterate):
     direct : bool             whether a pass that evaluates adds up the Hessian, too
     violation : float         |gradient|
     gradient : float64[n]     there
-    unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
-                              loss logistic
     """
 
     kept = (
@@ -96,18 +91,18 @@ class NewtonIterate(Iterate):
         vectors: Mapping[str, Floats],
         bias: float,
         regularizes_bias: bool,
+        unbounded: bool,
         most_passes: float,
         enough_products: float,
     ) -> None:
         super().__init__()
-        self._bias, self._regularizes_bias = bias, regularizes_bias
+        self._bias, self._regularizes_bias, self._unbounded = bias, regularizes_bias, unbounded
         self._most_passes, self._enough_products = most_passes, enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
         self.origin = self.w
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
         self._direction, self._residual = vectors["direction"], vectors["residual"]
         self.evaluates, self.direct = True, False
-        self.unbounded = False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
         # the lengths between which it ends, and the slopes there; how many were tried
@@ -139,7 +134,7 @@ class NewtonIterate(Iterate):
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
         self._expand(found)
-        if self.unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
+        if self._unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
             self._double_the_bias()
         else:
             self._look(found.hessian)

@@ -55,13 +55,12 @@ class NewtonPass:
                 {name: rows[k] for name, rows in self._vectors.items()},
                 self.bias,
                 options.regularize_bias,
+                task.solver.kind == LOGISTIC and not options.regularize_bias,
                 options.max_outer or math.inf,
                 enough_products,
             )
             for k in range(width)
         ]
-        for model in self.models:
-            model.unbounded = task.solver.kind == LOGISTIC and not options.regularize_bias
         self._active = list(range(width))
         self._n_rows = 0  # seen in the pass under way
         self._prepared, self._begun = False, False
@@ -99,11 +98,10 @@ class NewtonPass:
         self._active, self._n_rows = list(state["active"]), state["rows"]
         self._make_room()
         if state["hessians"]:
-            self._make_hessians()
+            self._hessians = self._new_hessians()
 
-    def _make_hessians(self) -> None:
-        n = len(self.V)
-        self._hessians = np.zeros((len(self._active), n, n))
+    def _new_hessians(self) -> Floats:
+        return np.zeros((len(self._active), len(self.V), len(self.V)))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -137,7 +135,7 @@ class NewtonPass:
         self._n_rows = 0
         wanted = any(model.evaluates and model.direct for model in self.taking_part)
         if wanted and not len(self._hessians):
-            self._make_hessians()
+            self._hessians = self._new_hessians()
         self._hessians[:] = 0.0
         self._prepare()
 
@@ -159,19 +157,14 @@ class NewtonPass:
         mine = self.alpha.read_columns(group.blocks, self._active)
         center = _NONE
         if self.center is not None:
-            center = self._take_center(self.center, group, mine)
+            center = self.center.read_columns(group.blocks, self._active)
+            if self._recenters.any():
+                center[:, self._recenters] = mine[:, self._recenters]
+                self.center.write_columns(group.blocks, self._active, center)
         self._pass_over(group.rows, center, mine)
         if self._evaluates.any():
             self.alpha.write_columns(group.blocks, self._active, mine)
         self._n_rows += group.n_rows
-
-    def _take_center(self, center: RowArray, group: Group, alpha: Floats) -> Floats:
-        """Return the center of the rows of a group, as it is or as alpha make it."""
-        mine = center.read_columns(group.blocks, self._active)
-        if self._recenters.any():
-            mine[:, self._recenters] = alpha[:, self._recenters]
-            center.write_columns(group.blocks, self._active, mine)
-        return mine
 
     def end(self, passes: int) -> None:
         """Let each model that takes part draw its consequence."""
