@@ -53,24 +53,17 @@ class ColumnCache:
     each pass appends what half of the memory holds. They are worked on part by part, as much as
     the other half holds.
 
-    Which ones they are is decided between passes. Rows come in their order, and so do the entries
-    of a column: each says how many rows it is after the one before, in 2 bytes, which takes less
-    memory and time than row numbers do. The bias feature is a column like others.
+    Rows come in their order, and so do the entries of a column: each says how many rows it is after
+    the one before, in 2 bytes. The bias feature is a column like others.
 
     Parameters
     ----------
-    bias : float
-        Value of the bias feature, 0 for none.
-    dtype : type
-        Of values.
-    capacity : int
-        Entries that there is memory for, besides two columns of all rows.
-    folder : Path
-        Of the file.
-    threads : int
-        That share the work on many columns at most.
-    together : int
-        Features that descent may solve for together.
+    bias : float              value of the bias feature, 0 for none
+    dtype : type              of values
+    capacity : int            entries that there is memory for, besides two columns of all rows
+    folder : Path             of the file
+    threads : int             that share the work on many columns at most
+    together : int            features that descent may solve for together
 
     Attributes
     ----------

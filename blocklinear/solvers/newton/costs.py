@@ -9,33 +9,28 @@ from blocklinear.store.manifest import Manifest
 STEP, LOGISTIC_STEP = 40.0, 200.0
 """What a step of coordinate descent on a row takes besides its entries.
 
-Measured, C = 1 and 100, nanoseconds a step: of 12 entries (covtype) 64 to 72, of 14 (a9a) 85, of 30
-(phishing) 100 to 160, of 100 and 300 (generated) 190 and 475, where an entry takes 1.4; of logistic
-regression 300, 300, 350, 400 and 750."""
+Measured, nanoseconds a step where an entry takes 1.4: of 12 entries (covtype) 64 to 72, of 300
+(generated) 475; of logistic regression 300 and 750."""
 PASS = 200_000.0
 """What a pass takes besides its rows, 0.3 ms: measured of 216 rows, of either method."""
 _PASSES, _PROXIMAL_PASSES = 16, 84
 """Of Newton's method, and of proximal points, to a gap of 1e-3, on most data.
 
-Measured, C = 1 and 100, in memory, in passes of 1.5 ns an entry; in brackets what these are with
-`PASS`. Squared hinge and logistic loss: 15 to 20 (17; generated, 100 and 300 features), 21 (16; 28
-features, 11.2 M entries), 45 to 75 (23; a9a), 70 to 100 (33; covtype), 50 to 100 (32; phishing).
-Hinge loss: 50 to 70 (87 to 92), 89 (86), 160 to 200 (121), 220 to 330 (172), 100 to 125 (167). If
-features are combinations of a tenth as many: up to 220, of at most 1,200."""
+Measured, C = 1 and 100, in memory, in passes of 1.5 ns an entry, with `PASS` counted apart: squared
+hinge and logistic loss 16 and 17 (generated, 28 to 300 features), 23 (a9a), 33 (covtype); hinge
+loss 86 to 92, 121 and 172. If features are combinations of a tenth as many: up to 220."""
 ROWS_WITH_A_LOSS, ALL_ROWS = 8, 32
 """Rows with a loss, or rows in all, for each feature, either of which steps need where only rows
 with a loss have a curvature (squared hinge and squared epsilon-insensitive loss): with fewer, a
 step soon comes to rows that the Hessian does not know of, and ends there.
 
-Measured, classes that a plane separates, passes to a gap of 1e-3 with C = 30 and 1000, where
-coordinate descent takes 9 to 490 outer iterations: 2 to 17 rows for a feature, more than 1,000 in
-half of the runs; 20 and 25, 26 to 125, and 390 to more than 1,000; 33 to 100, 20 to 42, and 26 to
-190, where descent takes 44 to 226, and 86 to 945."""
+Measured, classes that a plane separates, passes to a gap of 1e-3 with C = 30 and 1000: of 2 to 17
+rows for a feature, more than 1,000 in half of the runs, where descent takes 9 to 490 outer
+iterations; of 33 to 100, 20 to 190, where descent takes 44 to 945."""
 OF_SEVERAL = 3
 """How many times as many the slowest of several models needs, of squared hinge and logistic loss.
 
-Measured: one model 8 to 20, where a plane separates the classes 36 (agaricus); 52 classes of
-hashed text (Reuters), C = 0.01, 1 and 100, 12, 46 and 101, and 7, 19 and 62."""
+Measured: one model 8 to 20; 52 classes (Reuters), C = 0.01, 1 and 100, 12, 46 and 101."""
 
 
 def descent_work(solver: int, entries: float, steps: float) -> float:
