@@ -85,9 +85,8 @@ class Descent:
     Parameters
     ----------
     chosen : int64[m]         features whose columns are there
-    weights : float64[n_features + 1]   of all features
-    decision : float64[n_rows]          w'x_i, of all features; changed
-    penalty : Penalty
+    weights : float64[n_features + 1]
+    decision : float64[n_rows]          w'x_i; changed
     goal : float              the gap that is asked for
     forcing : float           how much of the violation may be left by the first step
     key, orders : int         of random orders; how many were drawn before
@@ -180,11 +179,10 @@ class Descent:
         return gain
 
     def _step(self, enough: float) -> tuple[float, float, float, float]:
-        """Take the step that `newton_step` says.
+        """Take one step.
 
-        Return by how much the primal fell, by how much it would have at its first slope all along
-        the whole step, the largest change of a weight by that, and the largest violation that it
-        left in the model.
+        Return by how much the primal fell, and by how much a whole step would have made it at the
+        first slope; the largest change of a weight by that, and the violation left in the model.
         """
         d, left = self._model_step(enough)
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)

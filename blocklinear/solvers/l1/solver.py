@@ -91,14 +91,13 @@ class L1Regularized(CertifiedPasses):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        state = self._task.facts | {
-            "l1": {
-                "noted": self._noted, "active": self._active,
-                "features": self._columns.features.tolist(), "filed": self._columns.filed,
-                "models": [model.state for model in self._models],
-            },
+        own = {
+            "noted": self._noted, "active": self._active,
+            "features": self._columns.features.tolist(), "filed": self._columns.filed,
+            "models": [model.state for model in self._models],
         }  # fmt: skip
-        return state | self._shares([[k] for k in range(len(self._models))])
+        shares = self._shares([[k] for k in range(len(self._models))])
+        return self._task.facts | {"l1": own} | shares
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -151,7 +150,9 @@ class L1Regularized(CertifiedPasses):
     def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
         """Work on columns before the first group; evaluate and collect in each."""
         if number == 0:
-            self._prepare(cut_short)
+            if self._noted:
+                self._prepare(cut_short)
+            self._each(lambda k: self._pulls[k].fill(0.0), self._active)
         rows = group.rows
         if not self._noted:
             self._note(group, rows.positions)
@@ -180,9 +181,6 @@ class L1Regularized(CertifiedPasses):
 
     def _prepare(self, cut_short: CutShort) -> None:
         """Work on columns in memory, and choose those to be collected."""
-        if not self._noted:
-            self._each(lambda k: self._pulls[k].fill(0.0), range(len(self._models)))
-            return
         self._active = np.flatnonzero(self._unsolved()).tolist()
         descending = [k for k in self._active if not self._solved_by_bias(k)]
         columns, counts = self._columns, self._columns.counts
@@ -191,7 +189,6 @@ class L1Regularized(CertifiedPasses):
         if any(not columns.complete(features).all() for features in lists):
             used = np.any([self._W[k] != 0.0 for k in descending], axis=0) & (counts > 0)
             columns.want(_in_turn(lists, len(counts)), np.flatnonzero(used))
-        self._each(lambda k: self._pulls[k].fill(0.0), self._active)
 
     def _solved_by_bias(self, k: int) -> bool:
         """Let a free bias alone take all losses of model k away, if it can; say if so.
