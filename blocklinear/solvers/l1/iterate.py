@@ -22,9 +22,7 @@ from blocklinear.solvers.protocol import CutShort
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _GROWTH = 2  # the working set has so many times the features in use (Massias et al. 2018)
-_LAST_GAIN = (
-    0.1  # steps go on while one gains so much of what the first did, or of the gap asked for
-)
+_LAST_GAIN = 0.1  # steps go on while one gains so much of the first gain, or of the gap asked for
 
 
 class L1Iterate(Iterate):

@@ -32,14 +32,7 @@ _MORE_PASSES = 50  # of conjugate gradients than there are weights, which roundi
 
 @dataclass(frozen=True)
 class PassSums:
-    """What a pass that evaluates a point leaves of it, as `primal.gradient_rows` does.
-
-    Attributes
-    ----------
-    pull, diagonal, hessian, sums, reach, values :
-        As there; `hessian` is overwritten.
-    n_rows : int
-    """
+    """What `primal.gradient_rows` leaves of a point and all rows; `hessian` is overwritten."""
 
     pull: Floats
     diagonal: Floats
@@ -185,16 +178,9 @@ class NewtonIterate(Iterate):
         return False
 
     def _is_rounding(self, value: float, before: float, slope: float) -> bool:
-        """Return whether rounding makes more of a trial than the step does.
+        """Return whether rounding makes more of a trial, its value and slope, than the step does.
 
         What is minimised is convex: no tangent at the trial is above it where the step begins.
-
-        Parameters
-        ----------
-        value, slope : float
-            At the trial.
-        before : float
-            The value where the step begins.
         """
         rounding = _ROUNDING * max(abs(value), abs(before))
         return value - self._length * slope > before + rounding
