@@ -539,7 +539,8 @@ class WeightVectors(ABC):
                 candidates = [self.W, self.average]
             elif self._better.any():
                 own = np.flatnonzero(~self._better)
-                copy_columns(self.W, own, self.average, own)
+                if len(own):
+                    copy_columns(self.W, own, self.average, own)
                 candidates = [self.average]
         recomputed = None if recompute else self.W[:0]
         if recompute and candidates[-1] is self.W:

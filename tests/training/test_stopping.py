@@ -615,4 +615,4 @@ def test_after_a_certificate_in_vain_estimates_are_taken_to_be_as_much_too_small
         assert stopping.wants_certificate(report, estimate(0.99 * believed))
         assert stopping.wants_certificate(report, estimate(0.0))
         stopping.learn(found, estimate(told * believed))
-        believed *= max(told, LEAST_SAMPLED) / found / DOUBT
+        believed *= min(max(told, LEAST_SAMPLED) / found / DOUBT, 0.5)
