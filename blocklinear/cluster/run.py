@@ -34,7 +34,7 @@ from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.warm_start import warm_started
 
-_MORE_VECTORS = 7
+_MORE_VECTORS = 8
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""

@@ -76,6 +76,8 @@ class BlockDescent(Solver):
         uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
         self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
+        for one in vectors:
+            one.averages = not self._copies
         self.passes, self.goal = np.ones(1), np.zeros(1)
         self.looked, self._enough = np.zeros(1), manifest.n_rows / (4 * SAMPLED_SHARE)
         self.counted = np.zeros(len(manifest.blocks), np.bool_)

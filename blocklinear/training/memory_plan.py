@@ -93,16 +93,16 @@ def plan_memory(
     MemoryBudgetError
         If the budget does not hold what is needed; says the arithmetic and what would do.
     """
-    plan = plan_that_fits(manifest, options, width, kept) if besides else None
-    if plan is not None and plan.pin_bytes >= besides:
-        return replace(plan, pin_bytes=plan.pin_bytes - besides)
     needs = _Needs(manifest, options, width, kept, besides)
+    plan = plan_that_fits(manifest, options, width, kept) if besides else None
+    room = options.memory_bytes - needs.fixed
+    if plan is not None and plan.pin_bytes >= besides and needs.group(plan.group) <= room:
+        return replace(plan, pin_bytes=plan.pin_bytes - besides)
     n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
     copied = whole if solver.l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
-        room = options.memory_bytes - needs.fixed
         group = needs.largest_group(room - (whole if solver.l1 else 0))
         if solver.l1 and group < n_blocks:
             group = 1
@@ -125,8 +125,9 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not solver.l1:
-        copied = max(min(spare - needs.unpacked, copied), 0) if group < n_blocks else 0
-        spare -= needs.unpacked if copied else 0
+        room = spare - needs.with_copies
+        copied = max(min(room, copied), 0) if group < n_blocks else 0
+        spare -= needs.with_copies if copied else 0
     elif spare >= whole + PRODUCTS_BYTES:
         copied = whole + PRODUCTS_BYTES
     else:  # all columns are kept only with products of many of them
@@ -174,13 +175,13 @@ def plan_again(
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
     needs = _Needs(manifest, options, width, kept, besides)
-    needed = needs.fixed + needs.group(group) + needs.steps(newton, hessian)
-    needed += -(-entries * needs.copy // max(manifest.nnz, 1))
+    least = needs.fixed + needs.group(group)
+    needed = least + needs.steps(newton, hessian) + -(-entries * needs.copy // max(manifest.nnz, 1))
     if ALL_SOLVERS[options.solver].l1:
         needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
     elif entries:
-        needed += needs.unpacked
-    needed = max(needed, needs.making)
+        needed += needs.with_copies
+    needed = max(needed, least, needs.making)
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -213,8 +214,9 @@ class _Needs:
     making : int              making models of what was trained, where features were renumbered: the
                               indices of features, a sorted copy, and the file they are read from
     copy : int                a copy of all rows; for L1 regularisation, of all columns
-    unpacked : int            rows of the working set that are unpacked by threads at a time: for as
-                              many threads as can be used, as results must not depend on them
+    with_copies : int         with rows that are copied, more by those unpacked by threads at a time
+                              (for as many threads as can be used, as results must not depend on
+                              them), and less by averages of w
     """
 
     def __init__(
@@ -242,7 +244,8 @@ class _Needs:
             entry = 2 + np.dtype(column_type(manifest, options)).itemsize
             self.fixed += (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
             self.copy = entry * manifest.nnz
-        self.unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
+        unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
+        self.with_copies = unpacked - trained
 
     def steps(self, newton: bool, hessian: bool) -> int:
         """Return what Newton steps take, and the Hessian, as far as there is room for them."""

@@ -78,7 +78,7 @@ def test_no_plan_depends_on_threads(large, width):
 
 def bytes_of(manifest, options, plan):
     """What a plan takes, added up once more."""
-    vectors = 3 + (options.patience is not None) + options.average
+    vectors = 3 - (plan.working_set_entries > 0) + (options.patience is not None) + options.average
     vectors += (NEWTON_VECTORS + (options.solver == 3)) * plan.newton
     entry = 12 if manifest.dtype == "float64" else 8
     largest = max(manifest.blocks, key=lambda block: entry * block.nnz + 32 * block.rows)
