@@ -35,7 +35,8 @@ from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.warm_start import warm_started
 
 _MORE_VECTORS = 8
-"""Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two."""
+"""Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two; and the
+average that a round is certified with, for which plans with a working set have no room."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
 

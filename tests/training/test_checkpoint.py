@@ -192,7 +192,8 @@ def test_arrays_of_another_length(tmp_path, name):
     Checkpoint(tmp_path).save(FACTS, arrays())
     wanted = arrays()
     wanted[name] = np.zeros(len(wanted.get(name, [])) + 1)
-    with pytest.raises(DamagedError, match=f"its {name} does not have|it has no {name}"):
+    what = f"its {name} does not have" if name in arrays() else f"it has no {name}"
+    with pytest.raises(DamagedError, match=what):
         Checkpoint(tmp_path).load(wanted)
 
 
