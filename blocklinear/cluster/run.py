@@ -34,9 +34,10 @@ from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.warm_start import warm_started
 
-_MORE_VECTORS = 8
+_MORE_VECTORS = 9
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two; and the
-average that a round is certified with, for which plans with a working set have no room."""
+average that a round is certified with and the w that is recomputed, for which plans with a working
+set have no room."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
 

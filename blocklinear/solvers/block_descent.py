@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.dual import GAIN
-from blocklinear.objectives.certificate import Certificate, aligned_zeros, joined
+from blocklinear.objectives.certificate import Certificate, Proof, aligned_zeros, joined
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
@@ -75,7 +75,8 @@ class BlockDescent(Solver):
         self.starts_from_w = self.updates is not None
         uses = has_passes(options)
         self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
-        self._working_set = WorkingSet(manifest, working_set_entries if uses else 0)
+        lent = sum(one.W.size for one in vectors) if self._copies else 0
+        self._working_set = WorkingSet(manifest, working_set_entries if uses else 0, lent)
         for one in vectors:
             one.averages = not self._copies
         self.passes, self.goal = np.ones(1), np.zeros(1)
@@ -289,7 +290,7 @@ class BlockDescent(Solver):
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap."""
-        duals, proofs = self._each(lambda v: v.duals), self._each(lambda v: v.proof())
+        duals, proofs = self._each(lambda v: v.duals), self._proofs(ends=enough is None)
         n_rows, gaps, self.light = self._manifest.n_rows, np.zeros(len(self)), list[int]()
         for loaded in stream:
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
@@ -304,6 +305,21 @@ class BlockDescent(Solver):
                 left = [proof.remaining(n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
         return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
+
+    def _proofs(self, ends: bool) -> list[Proof]:
+        """Return certificates to be; where rows are copied, w is recomputed in their memory.
+
+        Unless the run `ends`, in which case a resume fetches them again, they come back when their
+        blocks have their turn.
+        """
+        if not self._copies:
+            return self._each(lambda v: v.proof())
+        sizes = [vectors.W.size for vectors in self._trained]
+        memory, n_rows = self._working_set.lend(sum(sizes))
+        for vectors in self._trained if not ends else ():
+            vectors.forget_ranges(n_rows)
+        parts = np.split(memory, np.cumsum(sizes)[:-1])
+        return self._each(lambda v, own: v.proof(memory=own.reshape(v.W.shape)), parts)
 
     def _count(self, group: Group) -> list[Floats]:
         """Let `terms` have the rows of a group; return the dual values, as far as known."""

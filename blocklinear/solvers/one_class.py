@@ -220,9 +220,9 @@ class OneClassModel(WeightVectors):
         """Set the goal of P - D by a relative gap and the dual value, which is negative."""
         self.goals[:] = goal * np.abs(self.duals) * self.terms.any()
 
-    def proof(self, recompute: bool = True) -> Proof:
+    def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
         """Return a certificate to be, before any row was added."""
-        return OneClassProof(self.W)
+        return OneClassProof(self.W, memory)
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate, once all groups were added."""
@@ -279,8 +279,8 @@ class OneClassProof(Proof):
     seen : float64[N_SEEN]    as the kernels leave it
     """
 
-    def __init__(self, W: Floats) -> None:
-        super().__init__(W, [W], 1)
+    def __init__(self, W: Floats, recomputed: Floats | None) -> None:
+        super().__init__(W, [W], 1, recomputed)
         self.length = float(norms_above(dot(W.reshape(-1), W.reshape(-1))))
         self.seen = np.zeros(kernels.N_SEEN)
 

@@ -196,6 +196,10 @@ class WeightVectors(ABC):
         """Store the ranges of the rows of a group, uint16[n_rows]."""
         self._ranges.write(group.blocks, ranges)
 
+    def forget_ranges(self, n: int) -> None:
+        """Take the first n rows of the store out of the working set."""
+        self._ranges.all[:n] = 0
+
     def find_free(self, group: Group) -> None:
         """Mark the rows of a group that have an alpha strictly inside its bounds."""
         rows, alpha = group.rows, self.lines(group)
@@ -535,13 +539,13 @@ class WeightVectors(ABC):
         proof.n += len(rows)
         return proof.remaining(self._n_rows)
 
-    def proof(self, recompute: bool = True) -> Proof:
+    def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
         """Return certificates to be, before any row was added.
 
         Each problem has the candidate that is better in the last sample; both where there was none.
         Where problems share a pass, W is copied to the average of those for which W is better. An
         average that is no candidate is forgotten: W is recomputed in its memory, as new pages take
-        longer.
+        longer, if not in zeros of other `memory`, of the shape of W.
         """
         candidates = [self.W]
         if self.averaged:
@@ -555,8 +559,10 @@ class WeightVectors(ABC):
         recomputed = None if recompute else self.W[:0]
         if recompute and candidates[-1] is self.W:
             self.forget_average()
-            recomputed = self.average
-            recomputed[:] = 0.0
+            recomputed = memory
+            if recomputed is None:
+                recomputed = self.average
+                recomputed[:] = 0.0
         sides = None
         if self.free_bias:
             sides = balance(self.terms[:, dual.PLUS], self.terms[:, dual.MINUS])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blocklinear.kernels.blocks import packed_rows
+from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
@@ -85,9 +86,11 @@ class WorkingSet:
     ----------
     capacity : int
         Entries for which there is memory as they are loaded; packed, up to twice as many fit.
+    lent : int
+        Numbers that it must be able to lend.
     """
 
-    def __init__(self, manifest: Manifest, capacity: int) -> None:
+    def __init__(self, manifest: Manifest, capacity: int, lent: int = 0) -> None:
         share = capacity / max(manifest.nnz, 1)
         sizes = [working_set_bytes(manifest, of.rows, of.nnz) for of in manifest.blocks]
         self._shares = np.array(sizes) / max(sum(sizes), 1)
@@ -95,7 +98,8 @@ class WorkingSet:
         # of each region: rows; as of the last turn of its block, words in use, and words for all
         # rows strictly inside their bounds
         self._counts, self._used, self._wanted = np.zeros((3, len(sizes)), np.int64)
-        self._manifest, self._words = manifest, np.empty(self._bounds[-1])
+        self._manifest = manifest
+        self._words = aligned_zeros(max(self._bounds[-1], lent), 1)[:, 0]
         self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._longest = 0  # entries of a row
@@ -162,6 +166,16 @@ class WorkingSet:
         """Return the table of a region that begins at a word and has so many rows."""
         table = self._integers[begin : begin + packed_rows.TABLE * n]
         return table.reshape(-1, packed_rows.TABLE)
+
+    def lend(self, n: int) -> tuple[Floats, int]:
+        """Return n zeros in the memory, float64[n], and of how many rows of the store it was.
+
+        These are its first ones, and are dropped from the working set.
+        """
+        lost = int(np.searchsorted(self._bounds[:-1], n))
+        self._counts[:lost] = 0
+        self._words[:n] = 0.0
+        return self._words[:n], int(self._manifest.first_positions[lost])
 
     def divide_anew(self) -> None:
         """Let blocks that had no room for all rows strictly inside their bounds have more of it.

@@ -126,14 +126,14 @@ def plan_memory(
     spare -= held_out
     if not solver.l1:
         room = spare - needs.with_copies
-        copied = max(min(room, copied), 0) if group < n_blocks else 0
-        spare -= needs.with_copies if copied else 0
-    elif spare >= whole + PRODUCTS_BYTES:
-        copied = whole + PRODUCTS_BYTES
+        copied = min(room, copied) if group < n_blocks and room >= needs.recomputed else 0
+        spare -= needs.copies(copied)
     else:  # all columns are kept only with products of many of them
-        copied = max(min(spare, whole - 1), 0)
+        full = whole + PRODUCTS_BYTES
+        copied = full if spare >= full else max(min(spare, whole - 1), 0)
+        spare -= copied
     entries = int(min(copied, whole) * manifest.nnz // max(whole, 1))
-    return MemoryPlan(group, spare - copied, held_out, newton, hessian, entries)
+    return MemoryPlan(group, spare, held_out, newton, hessian, entries)
 
 
 def plan_that_fits(
@@ -176,12 +176,12 @@ def plan_again(
     entries = facts["working_set_entries"]
     needs = _Needs(manifest, options, width, kept, besides)
     least = needs.fixed + needs.group(group)
-    needed = least + needs.steps(newton, hessian) + -(-entries * needs.copy // max(manifest.nnz, 1))
-    if ALL_SOLVERS[options.solver].l1:
-        needed += PRODUCTS_BYTES if entries >= manifest.nnz else 0
-    elif entries:
-        needed += needs.with_copies
-    needed = max(needed, least, needs.making)
+    copied = -(-entries * needs.copy // max(manifest.nnz, 1))
+    if not ALL_SOLVERS[options.solver].l1:
+        copied = needs.copies(copied)
+    elif entries >= manifest.nnz:
+        copied += PRODUCTS_BYTES
+    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.making)
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -214,9 +214,11 @@ class _Needs:
     making : int              making models of what was trained, where features were renumbered: the
                               indices of features, a sorted copy, and the file they are read from
     copy : int                a copy of all rows; for L1 regularisation, of all columns
-    with_copies : int         with rows that are copied, more by those unpacked by threads at a time
-                              (for as many threads as can be used, as results must not depend on
-                              them), and less by averages of w
+    with_copies : int         besides rows that are copied, more by those unpacked by threads at a
+                              time (for as many threads as can be used, as results must not depend
+                              on them), and less by averages of w, and w recomputed, which is lent
+                              the memory of the rows
+    recomputed : int          which is therefore as large, at least
     """
 
     def __init__(
@@ -245,7 +247,12 @@ class _Needs:
             self.fixed += (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
             self.copy = entry * manifest.nnz
         unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
-        self.with_copies = unpacked - trained
+        self.recomputed = trained
+        self.with_copies = unpacked - 2 * trained
+
+    def copies(self, rows: int) -> int:
+        """Return what rows that are copied take, and what comes and goes with them."""
+        return max(rows, self.recomputed) + self.with_copies if rows else 0
 
     def steps(self, newton: bool, hessian: bool) -> int:
         """Return what Newton steps take, and the Hessian, as far as there is room for them."""

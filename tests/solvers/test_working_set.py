@@ -126,6 +126,28 @@ def test_blocks_without_room_share_what_there_is(store, groups):
     assert all(kept_of(working_set, groups(block), 2) == 2 for block in range(3, N_BLOCKS))
 
 
+@pytest.mark.parametrize("lent", [0, 1, 300, 1200, 1 << 20])
+def test_memory_that_is_lent_is_that_of_the_first_rows(store, groups, lent):
+    """What rows of other blocks have is as it was; there may be more than rows take."""
+    working_set, n_rows = WorkingSet(store.manifest, store.manifest.nnz // 2, lent), []
+    for block in range(N_BLOCKS):
+        n_rows.append(store.manifest.blocks[block].rows)
+        assert kept_of(working_set, groups(block), 9) == 9
+    before = rows_of(working_set, sum(n_rows))
+    memory, lost = working_set.lend(lent)
+    assert len(memory) == lent
+    assert not memory.any()
+    memory[:] = np.nan
+    assert lost in np.cumsum([0, *n_rows])
+    assert (lost > 0) == (lent > 0)
+    after = rows_of(working_set, sum(n_rows))
+    assert after == {k: row for k, row in before.items() if k >= lost}
+    assert bool(after) == (lent < 2000)
+    for block in range(N_BLOCKS):
+        assert kept_of(working_set, groups(block), 9) == 9
+    assert rows_of(working_set, sum(n_rows)) == before
+
+
 def test_rows_at_a_bound_want_no_room(store, groups):
     working_set = WorkingSet(store.manifest, store.manifest.nnz // 3)
     n_rows = [block.rows for block in store.manifest.blocks]

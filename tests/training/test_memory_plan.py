@@ -78,7 +78,8 @@ def test_no_plan_depends_on_threads(large, width):
 
 def bytes_of(manifest, options, plan):
     """What a plan takes, added up once more."""
-    vectors = 3 - (plan.working_set_entries > 0) + (options.patience is not None) + options.average
+    copies = plan.working_set_entries > 0
+    vectors = 3 - 2 * copies + (options.patience is not None) + options.average
     vectors += (NEWTON_VECTORS + (options.solver == 3)) * plan.newton
     entry = 12 if manifest.dtype == "float64" else 8
     largest = max(manifest.blocks, key=lambda block: entry * block.nnz + 32 * block.rows)
@@ -86,6 +87,7 @@ def bytes_of(manifest, options, plan):
     group = plan.group * (buffers * (entry * largest.nnz + 32 * largest.rows) + 48 * largest.rows)
     active_rows = plan.working_set_entries / (manifest.nnz / manifest.n_rows)
     active = entry * plan.working_set_entries + ROW_BYTES * active_rows
+    active = max(active, copies * 8 * (manifest.n_features + 1))  # where w is recomputed
     weights = 8 * vectors * (manifest.n_features + 1)
     return (
         PROCESS_BYTES + weights + group + largest.bytes + active + plan.pin_bytes + plan.spare_bytes

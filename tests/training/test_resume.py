@@ -19,6 +19,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training import loop, run, train
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.permutations import block_groups
+from blocklinear.training.stopping import Stopping
 from training.small import (
     DUAL_SOLVERS,
     SELECTIONS,
@@ -165,6 +166,33 @@ def test_a_working_set_that_is_too_small(tmp_path, monkeypatch, n_pairs):
     assert np.count_nonzero(moves) > 6
 
 
+@pytest.mark.parametrize("n_pairs", [1, 2])
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_rows_that_a_certificate_in_vain_took_the_memory_of(tmp_path, monkeypatch, n_pairs, share):
+    """In a resumed run they are gone, too, until their blocks have their turn."""
+    problem = long_problem()
+    pairs = 1 + np.arange(len(problem.X)) % n_pairs
+    problem = replace(problem, labels=problem.labels * pairs)
+    store, plan, certify = split_problem(tmp_path, problem, N_BLOCKS), loop.plan_memory, []
+
+    def small(*args):
+        return replace(plan(*args), working_set_entries=int(share * store.manifest.nnz))
+
+    def lend(self, n):
+        before = int(self._counts.sum())
+        memory, n_rows = lent(self, n)
+        certify.append((before, int(self._counts.sum())))
+        return memory, n_rows
+
+    lent = WorkingSet.lend
+    monkeypatch.setattr(loop, "plan_memory", small)
+    monkeypatch.setattr(WorkingSet, "lend", lend)
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda *_: True)
+    check(store, problem.options(group=1, max_outer=6, gap=1e-9, run="whole", method="dual"))
+    lost = [after < before for before, after in certify]
+    assert np.mean(lost) > 0.8
+
+
 @pytest.mark.parametrize("group", [1, N_BLOCKS])
 def test_an_outer_iteration_that_ends_before_all_rows(store, monkeypatch, group):
     monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
@@ -246,8 +274,9 @@ def test_a_finished_run_goes_on_to_a_smaller_gap(store):
 
 
 @pytest.mark.parametrize("max_outer", [1, 3, 6])
-def test_a_run_that_came_to_its_last_iteration_may_have_more(store, max_outer):
-    options = long_problem().options(gap=1e-3, group=2, run="more", selection="permute")
+@pytest.mark.parametrize("selection", ["active", "permute"])
+def test_a_run_that_came_to_its_last_iteration_may_have_more(store, max_outer, selection):
+    options = long_problem().options(gap=1e-3, group=2, run="more", selection=selection)
     train(store, replace(options, max_outer=max_outer))
     found = outcome(store, replace(options, resume=True))
     whole = outcome(store, replace(options, run="whole"))
