@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
+from blocklinear.kernels.losses import HINGE
 from blocklinear.kernels.sums import add_rows
 from blocklinear.objectives.certificate import column_norms
+from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
 from blocklinear.store.groups import Group
@@ -191,6 +193,32 @@ class _Start:
 
     def find_w(self) -> str:
         """Make alpha fit, and the weights its: "kept", "changed" by Eq. (16), or "recomputed"."""
+        how, options = self._find_w(), self._run.options
+        solver = ALL_SOLVERS[options.solver]
+        hinge = solver.kind == HINGE and not solver.one_class and options.regularize_bias
+        for part in self._parts if hinge and how != "kept" else ():
+            self._shrink(part)
+        return how
+
+    def _shrink(self, part: WarmPart) -> None:
+        """Multiply alpha of hinge loss, and w, by what raises the dual value most, at most 1.
+
+        For t alpha that is t sum alpha - t^2/2 |w|^2. Where rows of one class went, w leans to the
+        other. Steps would put that right with the first blocks alone, all their alpha at a bound,
+        and come back to these in outer iteration after outer iteration.
+        """
+        sums = np.zeros(part.alpha.shape[1])
+        for rows in self._rows:
+            sums += np.maximum(part.alpha[rows], 0.0).sum(axis=0)
+        norms = column_norms(part.W)[: len(sums)]
+        if part.feasible_set.coupled:
+            sums[:], norms[:] = sums.sum(), norms.sum()
+        factors = np.where(sums < norms, sums / np.where(norms > 0.0, norms, 1.0), 1.0)
+        for rows in self._rows if (factors < 1.0).any() else ():
+            part.alpha[rows] *= factors
+        part.W[:, : len(sums)] *= factors
+
+    def _find_w(self) -> str:
         gone = self._removed()
         if gone is not None and self._saves(gone):
             for part in self._parts:

@@ -601,8 +601,8 @@ def test_numbers_that_overflow_in_training_end_it_within_an_outer_iteration(two,
 
 
 @pytest.mark.parametrize(("found", "told"), [(1.01, 0.9), (5.0, 0.5), (1.5, 0.0), (90.0, 1e-9)])
-def test_after_a_certificate_in_vain_estimates_are_taken_to_be_as_much_too_small(found, told):
-    """Half of what they told was believed: up to four more certificates were in vain."""
+def test_after_a_certificate_in_vain_estimates_are_taken_to_be_twice_as_much_too_small(found, told):
+    """When half of what they told was believed, up to four more certificates were in vain."""
     stopping = Stopping(TrainOptions(gap=1.0))
     report = OuterIteration(1, 1.0, 0, 0, 0, 0, 1.0, 1.0, 0.0, False, 1.0, 1, 1, 1, 1)
 
@@ -615,4 +615,4 @@ def test_after_a_certificate_in_vain_estimates_are_taken_to_be_as_much_too_small
         assert stopping.wants_certificate(report, estimate(0.99 * believed))
         assert stopping.wants_certificate(report, estimate(0.0))
         stopping.learn(found, estimate(told * believed))
-        believed *= min(max(told, LEAST_SAMPLED) / found / DOUBT, 0.5)
+        believed *= 0.5 * min(max(told, LEAST_SAMPLED) / found, 1.0)

@@ -12,7 +12,8 @@ from blocklinear.store.changes import remove
 from blocklinear.training import train
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
-from training.small import newton_after, split_text
+from blocklinear.training.warm_start import _Start
+from training.small import as_text, descent_alone, newton_after, split_text
 from training.warm import DRIFT, check, how, more, rows, trained
 
 each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "resident"])
@@ -40,6 +41,41 @@ def test_many_classes(tmp_path, monkeypatch, solver, group):
     found = check(store, replace(options, class_weights=((2.0, 3.0),)))
     assert len(found.model.labels) == 3
     assert found.started.rows_gone in (0, 40)
+
+
+@each_group
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize(("solver", "n"), [(3, 2), (3, 3), (4, 3), (1, 2), (7, 2)])
+def test_rows_of_one_class_gone(tmp_path, monkeypatch, solver, n, group, share):
+    """Alpha of hinge loss start from the best multiple, which is less where w leans to a side."""
+    descent_alone(monkeypatch)
+    rng = np.random.default_rng(3)
+    classes = np.arange(1.0, n + 1)
+    labels = np.concatenate([np.tile(classes, 60), np.where(rng.random(60) < share, 1.0, 2.0)])
+    X = (1.0 + 0.3 * labels[:, None] * [1, 0, -1, 0, 0] + rng.random((len(labels), 5))).round(2)
+    store = split_text(tmp_path, as_text(X[: 60 * n], labels[: 60 * n]), 5)
+    store = more(store, as_text(X[60 * n :], labels[60 * n :]), "gone", 1)
+    options = how(solver, group=group, gap=1e-4)
+    train(store, options)
+    remove(store, ["gone"])
+    found, carry = [], _Start.carry
+
+    def noting(self):
+        for part in self._parts:
+            found.append((part.alpha.copy(), part.W.copy()))
+        carry(self)
+
+    monkeypatch.setattr(_Start, "carry", noting)
+    assert check(store, options).started.how == ("changed" if group else "recomputed")
+    for alpha, W in found:
+        linear = np.maximum(alpha, 0.0).sum(axis=0)
+        squares = (W**2).sum(axis=0)[: len(linear)]
+        if solver == 4:
+            linear, squares = linear.sum(), squares.sum()
+        if solver in (3, 4):  # t sum alpha - t^2/2 |w|^2 rises until t is 1
+            assert (squares <= linear * (1 + 1e-12)).all()
+        if share == 1.0 and n == 2:
+            assert (squares == pytest.approx(linear)) == (solver == 3)
 
 
 @each_group
