@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blocklinear.kernels.blocks import packed_rows
-from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.options import TrainOptions
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
@@ -99,7 +98,7 @@ class WorkingSet:
         # rows strictly inside their bounds
         self._counts, self._used, self._wanted = np.zeros((3, len(sizes)), np.int64)
         self._manifest = manifest
-        self._words = aligned_zeros(max(self._bounds[-1], lent), 1)[:, 0]
+        self._words = np.empty(max(self._bounds[-1], lent))  # pages only where there are rows
         self._integers = self._words.view(np.int64)
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._longest = 0  # entries of a row
