@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PROCESS_BYTES = 400 << 20  # what a process takes that compiles
 _PLENTY = 4  # times as much is there: no need to give back what kernels took before others
-_TIGHT_BYTES = 100 << 20  # anonymous ones: 60 MB are Numba, a large kernel adds 40
+_TIGHT_BYTES = 64 << 20  # anonymous ones: 60 MB are Numba, a large kernel adds 70
 _COMMAND = [sys.executable, "-P", "-m", __spec__.name]
 
 
