@@ -214,9 +214,10 @@ class _Start:
         if part.feasible_set.coupled:
             sums[:], norms[:] = sums.sum(), norms.sum()
         factors = np.where(sums < norms, sums / np.where(norms > 0.0, norms, 1.0), 1.0)
-        for rows in self._rows if (factors < 1.0).any() else ():
-            part.alpha[rows] *= factors
-        part.W[:, : len(sums)] *= factors
+        if (factors < 1.0).any():
+            for rows in self._rows:
+                part.alpha[rows] *= factors
+            part.W[:, : len(sums)] *= factors
 
     def _find_w(self) -> str:
         gone = self._removed()
