@@ -30,7 +30,7 @@ from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
-from blocklinear.solvers.weight_vectors import SAMPLED_ROWS, SAMPLED_SHARE
+from blocklinear.solvers.working_set import SAMPLED_ROWS
 from blocklinear.store.groups import Group, Pins, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -46,6 +46,8 @@ from blocklinear.training.warm_start import warm_parts
 
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
+_SAMPLED_SHARE = 8
+"""One row in so many, of a few blocks, but at least `SAMPLED_ROWS`, tell what all add to P - D."""
 
 
 @dataclass
@@ -238,7 +240,7 @@ class Part:
     @property
     def sample(self) -> Blocks:
         """Blocks with enough rows for an estimate, by their places: they were drawn at random."""
-        return self.groups[0][: -(-len(self.blocks) // SAMPLED_SHARE)]
+        return self.groups[0][: -(-len(self.blocks) // _SAMPLED_SHARE)]
 
     def descend(self, weights: Sequence[Floats]) -> None:
         """Work on all rows once, and on the working set.
@@ -309,7 +311,7 @@ class Part:
             proofs.append(Proof(vectors.W, pair, n_problems, recomputed, sides))
         for loaded in self.stream([self.sample] if sampling else None):
             share = SAMPLED_ROWS // self._job.n_parts
-            enough = max(self.manifest.n_rows // SAMPLED_SHARE, share)
+            enough = max(self.manifest.n_rows // _SAMPLED_SHARE, share)
             every = max(loaded.group.n_rows // enough, 1) if sampling else 1
             for vectors, proof in zip(self.solver.vectors, proofs, strict=True):
                 vectors.certify_group(loaded.group, proof, every)

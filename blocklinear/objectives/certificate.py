@@ -258,7 +258,7 @@ class Proof:
         self.recomputed += recomputed
         self.n += n
 
-    def remaining(self, n_rows: int) -> Floats:
+    def remaining(self, n_rows: float) -> Floats:
         """Return what P - D is as far as the rows so far tell of `n_rows`.
 
         W is taken to be what a pass would make of alpha.

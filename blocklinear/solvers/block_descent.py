@@ -26,11 +26,16 @@ from blocklinear.solvers.single import SingleModel
 from blocklinear.solvers.weight_vectors import (
     FIRST,
     PASS,
-    SAMPLED_SHARE,
     Floats,
     WeightVectors,
 )
-from blocklinear.solvers.working_set import WorkingSet, has_passes, next_passes
+from blocklinear.solvers.working_set import (
+    Sample,
+    WorkingSet,
+    has_passes,
+    next_passes,
+    sample_entries,
+)
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
@@ -48,14 +53,13 @@ class BlockDescent(Solver):
     working_set_entries : int
         Entries of rows that may be kept in memory; they are not copied where one group holds all
         blocks.
+    samples : bool
+        Whether some of them are a sample, which tells how large P - D is.
 
     Attributes
     ----------
     passes : float64[1]       over the working set in the next outer iteration
     goal : float64[1]         the relative gap at which the outer iteration may end, as rows tell
-    looked : float64[1]       rows at either end of a turn that were sampled, group after group, and
-                              tell in the mean that P - D is small enough; at least as many as
-                              `_enough` say so, or nearly: the last group may be half of one more
     counted : bool[n_blocks]  of which blocks the `terms` of vectors have the rows: of those that
                               had a turn, or were seen by a certificate
     """
@@ -68,19 +72,23 @@ class BlockDescent(Solver):
         manifest: Manifest,
         options: TrainOptions,
         working_set_entries: int = 0,
+        samples: bool = True,
     ) -> None:
         self.vectors, self._manifest, self._options = vectors, manifest, options
         self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
         self.updates = vectors[0].updates
         self.starts_from_w = self.updates is not None
-        uses = has_passes(options)
-        self._uses_working_set, self._copies = uses, uses and working_set_entries > 0
-        lent = sum(one.W.size for one in vectors) if self._copies else 0
-        self._working_set = WorkingSet(manifest, working_set_entries if uses else 0, lent)
+        self._uses_working_set, self._copies = has_passes(options), working_set_entries > 0
+        self._lends = self._copies and self._uses_working_set
+        asked = samples and options.gap is not None
+        sampled = sample_entries(manifest, working_set_entries, options) if asked else 0
+        self._sample = Sample(manifest, sampled) if asked else None
+        room = working_set_entries - sampled if self._uses_working_set else 0
+        lent = sum(one.W.size for one in vectors) if self._lends else 0
+        self._working_set = WorkingSet(manifest, room, lent)
         for one in vectors:
-            one.averages = not self._copies
+            one.averages = not self._lends
         self.passes, self.goal = np.ones(1), np.zeros(1)
-        self.looked, self._enough = np.zeros(1), manifest.n_rows / (4 * SAMPLED_SHARE)
         self.counted = np.zeros(len(manifest.blocks), np.bool_)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
 
@@ -117,8 +125,7 @@ class BlockDescent(Solver):
     @property
     def _shared_arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            "passes": self.passes, "goal": self.goal, "looked": self.looked,
-            "counted": self.counted,
+            "passes": self.passes, "goal": self.goal, "counted": self.counted,
         }  # fmt: skip
 
     @property
@@ -131,6 +138,7 @@ class BlockDescent(Solver):
         state = self._working_set.state
         for loaded in pass_over() if self._copies else ():
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
+            self._take(loaded.group)
         self._working_set.state = state  # and not what those wanted that were kept
         self._note_counted(())
 
@@ -156,8 +164,6 @@ class BlockDescent(Solver):
             vectors.begin(goal)
         self.goal[0] = goal
         self._working_set.divide_anew()
-        if self.looked[0] >= self._enough:  # and a certificate was in vain
-            self.looked[0] = 0.0
         following = next_passes(int(self.passes[0]), *gains[[FIRST, PASS]].tolist())
         if not learns:
             following = 2 * self.passes[0] if self._copies else min(following, self.passes[0])
@@ -175,15 +181,15 @@ class BlockDescent(Solver):
             )
         )
         self._note_counted(group.blocks)
-        moving = np.ones(group.n_rows, np.bool_)
+        moving = np.full(group.n_rows, resident)
         if passes and not resident:
             moving = self._keep(group, [s for s, _ in found], *(p for _, p in found))
         for vectors, (ranges, _) in zip(self._trained, found, strict=True):
             vectors.set_ranges(group, np.where(moving, ranges, np.uint16(0)))
         if self._copies:
-            self._pass_over(outer, parts_of_passes(passes, number, steps), cut_short)
-        if not resident:
-            self._look_at(group, outer, last=number + 1 == steps)
+            late = passes // 2 if self.started_warm and outer == 1 else 0
+            self._pass_over(outer, parts_of_passes(passes, number, steps, late), cut_short)
+        self._look(group, outer, last=number + 1 == steps)
 
     def _counted_rows(self, group: Group) -> NDArray[np.bool_]:
         """Return of which rows of a group the `terms` of vectors have what they add, bool[n]."""
@@ -215,44 +221,26 @@ class BlockDescent(Solver):
 
         self._each(pass_over)
 
-    def _look_at(self, group: Group, outer: int, last: bool) -> None:
-        """Sample rows that were worked on last, if P - D may be small enough, or is reported.
+    def _take(self, group: Group) -> None:
+        """Copy the sampled rows of blocks of a group of which the `terms` have the rows."""
+        if self._sample is not None:
+            self._sample.take(group, self.counted)
 
-        In the second outer iteration after a warm start each group may divide it by two and more;
-        in the first the goal follows from the dual value as far as it is known.
-        """
-        falls = outer == 2 and self.started_warm
-        goal = float(self.goal[0]) if outer == 1 and self.started_warm else None
-        near = all([vectors.near(group.n_rows, 2, falls, goal) for vectors in self._trained])
-        self._each(WeightVectors.forget_sample)
-        if near or self.looked[0] or (last and self._options.gap is not None):
-            self._each(lambda vectors: vectors.sample_gap(group.rows, share=1.0))
-
-    def reached(self, group: Group, share: float) -> bool:
-        """Return whether P - D of all is as small as it is to be, as rows tell, see `sample_gap`.
-
-        These are looked at where those last worked on tell that it may be so.
-        """
-        if not all(vectors.sampled for vectors in self._trained):
-            return False
-        self.sample_gap(group, share)
-        return bool(self.looked[0] >= self._enough)
-
-    def sample_gap(self, group: Group, share: float) -> None:
-        """Estimate what all rows contribute to P - D from those worked on last and of a group.
-
-        Of a group with few rows the next ones are looked at, too, as long as they all tell that P -
-        D is small enough: where rows of a kind come together, one group says little of the others.
-        """
-        of = None if group.n_rows == self._manifest.n_rows else share
-        self._each(lambda vectors: vectors.sample_gap(group.rows, share=of))
-        if not all(vectors.ends_early for vectors in self._trained):
+    def _look(self, group: Group, outer: int, last: bool) -> None:
+        """Let a sample tell whether P - D is small enough; after the last block step how large."""
+        if self._sample is None:
             return
-        before, rows = float(self.looked[0]), max(group.n_rows, 1)
-        self._each(lambda vectors: vectors.mean_with(before, rows))
-        reached = all(vectors.reached for vectors in self._trained)
-        enough = before + 1.5 * rows >= self._enough  # half a group may be missing, as in `near`
-        self.looked[0] = max(before + rows, enough * self._enough) if reached else 0.0
+        sample = self._sample
+        sample.take(group, self.counted)
+        counts = np.array([block.rows for block in self._manifest.blocks])
+        unseen = int(counts[~self.counted].sum()) if self.started_warm else 0
+        goal = float(self.goal[0]) if outer == 1 and self.started_warm else None
+        self._each(lambda vectors: vectors.look(sample, self._working_set, unseen, goal, last))
+
+    @property
+    def reached(self) -> bool:
+        """Whether P - D of all is as small as it is to be, as the sample tells."""
+        return all(vectors.ends_early and vectors.reached for vectors in self._trained)
 
     @property
     def n_sv(self) -> int:
@@ -279,7 +267,6 @@ class BlockDescent(Solver):
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(gain, dual),
-            enough=not 0.0 < self.looked[0] < self._enough,
             gaps=tuple(gaps.tolist()),
         )
 
@@ -312,7 +299,7 @@ class BlockDescent(Solver):
         Unless the run `ends`, in which case a resume fetches them again, they come back when their
         blocks have their turn.
         """
-        if not self._copies:
+        if not self._lends:
             return self._each(lambda v: v.proof())
         sizes = [vectors.W.size for vectors in self._trained]
         memory, n_rows = self._working_set.lend(sum(sizes))
@@ -326,6 +313,7 @@ class BlockDescent(Solver):
         left = ~self._counted_rows(group)
         self._each(lambda vectors: vectors.count(group, left))
         self._note_counted(group.blocks)
+        self._take(group)
         return self._each(lambda vectors: vectors.duals)
 
     def _certified(self, found: list[list[Certificate]]) -> Certificate:

@@ -79,7 +79,8 @@ def make_descent(
 ) -> BlockDescent:
     """Return the coordinate descent of a task whose models do not depend on each other.
 
-    All models are trained as long as it is used, whatever was proven of them.
+    All models are trained as long as it is used, whatever was proven of them; there is
+    no sample and no average, as those of a cluster are of all its parts.
 
     Parameters
     ----------
@@ -90,9 +91,13 @@ def make_descent(
     """
     if isinstance(task, Problem):
         one = SingleModel(task, manifest, options, folder)
-        return BlockDescent([one], manifest, options, working_set_entries)
-    models = _models(manifest, options, task, folder, numbers)
-    return BlockDescent(models, manifest, options, working_set_entries)
+        vectors: Sequence[WeightVectors] = [one]
+    else:
+        vectors = _models(manifest, options, task, folder, numbers)
+    descent = BlockDescent(vectors, manifest, options, working_set_entries, samples=False)
+    for some in vectors:
+        some.averages = False
+    return descent
 
 
 def _models(

@@ -139,7 +139,7 @@ class ManyModels(WeightVectors):
         self._renumber(kept)
         self.models = self.models.some(kept)
         self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
-        self._remaining, self._mean = self._remaining[:, kept].copy(), self._mean[:, kept].copy()
+        self._remaining = self._remaining[:, kept].copy()
         self.goals, self._reported = self.goals[kept], self._reported[kept]
         self._multiplier = self._multiplier[:, kept].copy()
 

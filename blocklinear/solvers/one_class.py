@@ -5,6 +5,7 @@ Groups are drawn anew in each outer iteration; with them alpha gets from block t
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
+from blocklinear.solvers.working_set import Stratum
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -197,17 +199,23 @@ class OneClassModel(WeightVectors):
         if rows.weights is not None:
             self._found.table[rows.positions, 1] = data
 
-    def _left(self, rows: RowView, alpha: Floats | None) -> Floats:
-        """Return P - D as some rows tell, float64[1, 1]."""
-        order, f = np.arange(len(rows)), np.empty(len(rows))
-        w, upper = self.W.reshape(-1), self._data(rows)
-        alpha = self.alpha.all[rows.positions]
-        kernels.decision_values(*rows.arrays, order, w, f)
-        rho = quantile(f, upper if rows.weights is not None else None, float(alpha.sum()))
-        times = self._n_rows / max(len(rows), 1)
+    def _left(self, strata: Sequence[Stratum], enough: Floats | float) -> Floats:
+        """Return P - D as some rows tell, float64[1, 1]; each counts for all that it stands for."""
+        found, length = [], 0.0
+        for of in strata:
+            f, w = np.empty(len(of.rows)), self.W.reshape(-1)
+            for part in of.parts:
+                values = np.empty(len(part))
+                kernels.decision_values(*of.rows.arrays, part, w, values)
+                f[part] = values
+            times, upper = of.n / len(f), self._data(of.rows)
+            length += times * self.problem.nu * float((upper * np.sqrt(of.rows.sq_norm)).sum())
+            found.append((f, times * upper, times * self._alpha_of(of)[:, 0]))
+        f, upper, alpha = map(np.concatenate, zip(*found, strict=True))
+        rho = quantile(f, upper, float(alpha.sum()))
         most = -float(self.duals[0])  # P - D of w = 0
-        self._length[0] = times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
-        return np.array([[min(times * _excess(f, upper, alpha, rho), most)]])
+        self._length[0] = length
+        return np.array([[min(_excess(f, upper, alpha, rho), most)]])
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return what P - D, which is `left`, is relative to the objective, float64[1]."""

@@ -78,7 +78,6 @@ class Estimate:
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
     new : bool                whether the weights are others than those of the estimate before
-    enough : bool             whether as many rows were sampled as are to tell: else more will be
     gaps : tuple of float     of each problem, those included that are trained no more
     """
 
@@ -94,7 +93,6 @@ class Estimate:
     exact: bool = False
     final: bool = False
     new: bool = True
-    enough: bool = True
     gaps: tuple[float, ...] = ()
 
 
@@ -184,8 +182,8 @@ class Trainee(ABC):
 class Solver(Trainee):
     """What is trained, and how, on one group of rows after another.
 
-    An outer iteration is `begin`, then `step` for each group, until what is asked for is `reached`
-    before one; else `sample_gap` follows, if that is a gap. `estimate` returns what came of it.
+    An outer iteration is `begin`, then `step` for each group, until what is asked for is `reached`.
+    `estimate` returns what came of it.
 
     Attributes
     ----------
@@ -243,22 +241,10 @@ class Solver(Trainee):
             By `cut_short`.
         """
 
-    def reached(self, group: Group, share: float) -> bool:
-        """Return whether the outer iteration need not go on, asked before each block step but one.
-
-        Where it need not, rows of its group were looked at, as by `sample_gap`.
-        """
+    @property
+    def reached(self) -> bool:
+        """Whether the outer iteration need not go on."""
         return False
-
-    def sample_gap(self, group: Group, share: float) -> None:
-        """Estimate what all rows contribute to P - D, unless it is known.
-
-        Parameters
-        ----------
-        group : Group         that comes next
-        share : float         the time since rows had their turn, in the mean, as a part of the time
-                              since those of the group had theirs
-        """
 
     @abstractmethod
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:

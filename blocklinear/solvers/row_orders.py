@@ -60,11 +60,18 @@ def turns(seed: int, outer: int, number: int) -> NDArray[np.uint64]:
     return key(seed, _TURNS, outer, number)
 
 
-def parts_of_passes(total: int, number: int, steps: int) -> list[tuple[int, float, float]]:
-    """Return what follows one of equal block steps: passes, and from where to where in each."""
-    found = []
+def parts_of_passes(
+    total: int, number: int, steps: int, late: int = 0
+) -> list[tuple[int, float, float]]:
+    """Return what follows one of equal block steps: passes, and from where to where in each.
+
+    Of the passes as many as are to be `late` follow the last one.
+    """
+    found, total = [], total - late
     for k in range(number * total // steps, -(-(number + 1) * total // steps)):
         first = max(number * total / steps - k, 0.0)
         last = min((number + 1) * total / steps - k, 1.0)
         found.append((k, first, last))
+    if number + 1 == steps:
+        found += [(k, 0.0, 1.0) for k in range(total, total + late)]
     return found

@@ -1,6 +1,7 @@
 """Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,14 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations
 from blocklinear.solvers.protocol import CutShort
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
-from blocklinear.solvers.working_set import WorkingSet
+from blocklinear.solvers.working_set import (
+    PAUSE,
+    Sample,
+    Stratum,
+    WorkingSet,
+    interval,
+    one_in_few,
+)
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -42,10 +50,6 @@ LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
 AVERAGED_POINTS = 8
 """The running average of w has at least so many points in an outer iteration, where w is short."""
-SAMPLED_SHARE, SAMPLED_ROWS = 8, 1024
-"""One row in so many, but at least so many rows, tell what all add to P - D; a quarter of them from
-either end of a turn. Measured, the spread of what 500, 1,000 and 2,000 rows say: 0.07 to 0.3, 0.05
-to 0.25 and 0.03 to 0.13 of it (60,000 blogs, film reviews, source code); more where it is small."""
 WORK_A_POINT = 8
 """Entries worked on, for each weight, between two points of the average: one costs 2 % of that."""
 MOST_EPOCHS = 100
@@ -150,12 +154,11 @@ class WeightVectors(ABC):
         self.terms, self.known = np.zeros((n_problems, dual.N_TERMS)), 1.0
         self.entries = np.zeros(3)
         self.first_violation = np.zeros(n_problems)
-        # P - D of both candidates, as sampled last; and the mean of such samples, see `mean_with`
-        self._remaining, self._mean = np.full((2, 2, n_problems), np.nan)
+        self._remaining = np.full((2, n_problems), np.nan)  # P - D of both candidates, as sampled
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self.goals = np.zeros(n_problems)
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
-        self._since = np.zeros(1)  # such rows since
+        self._since = np.zeros(2)  # rows worked on since: such ones; all
 
     @property
     @abstractmethod
@@ -169,7 +172,7 @@ class WeightVectors(ABC):
             "w": self.W, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
             "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "mean": self._mean, "goals": self.goals, "reported": self._reported,
+            "goals": self.goals, "reported": self._reported,
             "since": self._since, "first": self.first_violation,
         } | {
             name: array for name, array, kept in (
@@ -369,8 +372,9 @@ class WeightVectors(ABC):
                     break
                 kept = self._pass_over_group(step, epoch, again, kept)
             done = due
-            if step.steps == 1 and number < parts - 1 and self.near(len(part)):
-                self.sample_gap(step.rows, step.alpha)
+            resident = step.steps == 1 and number < parts - 1
+            if resident and self._is_due(len(order) // interval(len(order))):
+                self.sample_gap([one_in_few(step.rows, step.alpha)])
                 if self.reached:
                     break
 
@@ -416,42 +420,10 @@ class WeightVectors(ABC):
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
         self.entries[why] += entries
-        self._since[0] += n_rows * (why == FIRST)
+        self._since += n_rows * (why == FIRST), n_rows
         self._points[1] += entries
         if self.averages and self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
-
-    def near(
-        self, last: int, ends: int = 1, anyway: bool = False, goal: float | None = None
-    ) -> bool:
-        """Return whether P - D may be as small as it is to be: whether samples should tell.
-
-        Asked of the rows first worked on since it was asked last, which were drawn at random, once
-        they are about as many as the samples from so many `ends` of a turn have; it is asked after
-        so many at a time, of which `last` are the last. What these added before they were worked on
-        is up to twice what rows add in the mean: little right after their turn, and more and more
-        until the next. Whatever they added, samples may be asked for `anyway`.
-
-        That cannot be known before there is a goal, which the dual value of all rows sets; or, with
-        a relative `goal`, that of as many as are known.
-        """
-        rows, enough = self._since[0], max(self._n_rows / (ends * SAMPLED_SHARE), SAMPLED_ROWS)
-        if rows == 0.0 or rows + 0.5 * last < enough or not self.ends_early:
-            return False
-        if goal is not None:
-            self.aim(goal)
-        if not self.goals.any():
-            return False
-        excess = self.stats[FIRST, :, dual.EXCESS]
-        left = 0.5 * (excess - self._reported) * (self._n_rows / rows)
-        self._reported[:] = excess
-        self._since[0] = 0.0
-        return anyway or bool((left <= self.goals).all())
-
-    @property
-    def sampled(self) -> bool:
-        """Whether rows were sampled since w changed."""
-        return not bool(np.isnan(self._remaining[0]).any())
 
     @property
     def ends_early(self) -> bool:
@@ -461,6 +433,10 @@ class WeightVectors(ABC):
         as no row tells of the imbalance of alpha.
         """
         return self._options.tolerance is None and not self.free_bias
+
+    def _is_due(self, n: int) -> bool:
+        """Return whether a sample of n rows may be asked: enough was done since it was last."""
+        return bool(self._since[1] >= PAUSE * n and self.ends_early and self.goals.any())
 
     @property
     def reached(self) -> bool:
@@ -498,46 +474,65 @@ class WeightVectors(ABC):
         """Return a copy of the alpha of a group, float64[n_rows, width]."""
         return self.alpha.read_columns(group.blocks, self.places)
 
-    def sample_gap(
-        self, rows: RowView, alpha: Floats | None = None, share: float | None = None
+    def look(
+        self, sample: Sample, working_set: WorkingSet, unseen: int, goal: float | None, last: bool
     ) -> None:
-        """Estimate from a sample of some rows what all contribute to P - D.
+        """Ask a sample of all rows but those `unseen`, if P - D may be small enough, or if `last`.
+
+        The first outer iteration after a warm start has a relative goal, that of the dual value as
+        far as it is known. Of rows that it has not seen those tell that it saw since it looked
+        before, as they were found.
+        """
+        self.forget_sample()
+        if goal is not None:
+            self.aim(goal)
+        if last or self._is_due(sample.size):
+            strata = sample.strata(working_set, self._ranges.all, self._n_rows - unseen)
+            self.sample_gap(strata, unseen, whole=last)
+
+    def sample_gap(self, strata: Sequence[Stratum], unseen: int = 0, whole: bool = False) -> None:
+        """Estimate from samples of rows what all contribute to P - D.
+
+        Every term is at least 0: unless the `whole` sample is to tell, it is given up as soon as
+        P - D is not as small as it is to be.
 
         Parameters
         ----------
-        alpha : float64[n, width] or None
-            Of the rows; None for what was stored of them last.
-        share : float or None
-            If these are not drawn from all rows: how far to go from what the sample before tells,
-            of rows worked on last, to what this one tells. Rows add the more, the longer ago they
-            had their turn. If this one tells of less, that is by chance, and half-way it is.
+        unseen : int
+            Rows that are not sampled, and are taken to add what those did that were first worked on
+            since a sample was asked last.
         """
-        parts = SAMPLED_SHARE if share is None else 4 * SAMPLED_SHARE
-        enough = max(self._n_rows // parts, SAMPLED_ROWS)
-        some = np.arange(0, len(rows), max(len(rows) // enough, 1))  # rows come at random
-        before = self._remaining.copy()
         self.forget_sample()
-        found = self._left(rows.some(some), None if alpha is None else alpha[some])
-        if share is not None and not np.isnan(before[0]).any():
-            known = before[: len(found)]
-            found = known + np.where(found < known, 0.5, share) * (found - known)
-        self._remaining[: len(found)] = found
+        excess = self.stats[FIRST, :, dual.EXCESS]
+        others = unseen * (excess - self._reported) / max(float(self._since[0]), 1.0)
+        self._reported[:], self._since[:] = excess, 0.0
+        found = self._left(strata, np.inf if whole else self.goals - others) if strata else None
+        if found is not None:
+            self._remaining[: len(found)] = found + others
 
-    def mean_with(self, before: float, rows: float) -> None:
-        """Take the mean of the last sample, of so many rows, and of those `before`."""
-        weight = rows / (before + rows)
-        past = self._mean if before else self._remaining
-        self._mean[:] = past + weight * (self._remaining - past)
-        self._remaining[:] = self._mean
+    def _left(self, strata: Sequence[Stratum], enough: Floats | float) -> Floats | None:
+        """Return P - D of the candidates, float64[k, n_problems], as some rows tell.
 
-    def _left(self, rows: RowView, alpha: Floats | None) -> Floats:
-        """Return P - D of the candidates as some rows tell, float64[k, n_problems], k at most 2."""
-        if alpha is None:
-            alpha = self.alpha.at(rows.positions, self.places)
-        proof = self.proof(recompute=False)
-        self._certify(rows, self._data(rows), alpha, proof)
-        proof.n += len(rows)
-        return proof.remaining(self._n_rows)
+        None if it is more than `enough` for one of the problems.
+        """
+        found, proof = np.zeros((1, len(self.terms))), self.proof(recompute=False)
+        for of in strata:
+            alpha, times = self._alpha_of(of), of.n / len(of.rows)
+            proof.n, proof.sums[:] = 0, 0.0
+            for part in of.parts:
+                some = of.rows.some(part)
+                self._certify(some, self._data(some), alpha[part], proof)
+                proof.n += len(part)
+                if (found.min(axis=0) + times * proof.least() > enough).any():
+                    return None
+            found = found + proof.remaining(of.n)
+        return found
+
+    def _alpha_of(self, stratum: Stratum) -> Floats:
+        """Return alpha of rows, float64[n, width]."""
+        if stratum.alpha is not None:
+            return stratum.alpha
+        return self.alpha.at(stratum.rows.positions, self.places)
 
     def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
         """Return certificates to be, before any row was added.

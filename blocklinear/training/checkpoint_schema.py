@@ -93,7 +93,7 @@ check_facts: Shape = fields(
     },
     {
         "warm_only": flag, "finished": flag, "started_warm": flag,
-        "early": flag, "first": row(count, items(count)), "turns": items(count),
+        "early": flag, "first": row(count, items(count)),
     },
     more=True,
 )  # fmt: skip

@@ -25,6 +25,7 @@ from blocklinear.solvers.working_set import (
     ENTRIES_AT_ONCE,
     entry_bytes,
     has_passes,
+    sample_entries,
     working_set_bytes,
 )
 from blocklinear.store.manifest import Manifest
@@ -61,7 +62,8 @@ class MemoryPlan:
     spare_bytes : int         for held-out rows
     newton : bool             whether there is room for Newton steps, where descent may need them
     hessian : bool            whether there is room for the Hessian of each model
-    working_set_entries : int      of rows that are copied; for L1 regularisation of columns
+    working_set_entries : int      of rows that are copied, the sample's included; for L1
+                              regularisation of columns
     """
 
     group: int
@@ -99,7 +101,8 @@ def plan_memory(
     if plan is not None and plan.pin_bytes >= besides and needs.group(plan.group) <= room:
         return replace(plan, pin_bytes=plan.pin_bytes - besides)
     n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
-    copied = whole if solver.l1 else whole // WORKING_SET_SHARE if has_passes(options) else 0
+    copied = whole // WORKING_SET_SHARE if has_passes(options) else 0
+    copied = whole if solver.l1 else copied + needs.sampled(copied or whole)
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
@@ -126,13 +129,15 @@ def plan_memory(
     spare -= held_out
     if not solver.l1:
         room = spare - needs.with_copies
-        copied = min(room, copied) if group < n_blocks and room >= needs.recomputed else 0
+        enough = room - needs.sampled(room) >= needs.recomputed
+        copied = min(room, copied) if group < n_blocks and enough else 0
         spare -= needs.copies(copied)
     else:  # all columns are kept only with products of many of them
         full = whole + PRODUCTS_BYTES
         copied = full if spare >= full else max(min(spare, whole - 1), 0)
         spare -= copied
-    entries = int(min(copied, whole) * manifest.nnz // max(whole, 1))
+        copied = min(copied, whole)
+    entries = int(copied * manifest.nnz // max(whole, 1))
     return MemoryPlan(group, spare, held_out, newton, hessian, entries)
 
 
@@ -217,7 +222,7 @@ class _Needs:
     with_copies : int         besides rows that are copied, more by those unpacked by threads at a
                               time (for as many threads as can be used, as results must not depend
                               on them), and less by averages of w, and w recomputed, which is lent
-                              the memory of the rows
+                              the memory of the rows of a working set
     recomputed : int          which is therefore as large, at least
     """
 
@@ -247,12 +252,23 @@ class _Needs:
             self.fixed += (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
             self.copy = entry * manifest.nnz
         unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
-        self.recomputed = trained
-        self.with_copies = unpacked - 2 * trained
+        asked = options.gap is not None and options.method != "newton"
+        self._samples = asked and not (solver.l1 or options.average)
+        self.recomputed = trained if has_passes(options) else 0
+        self.with_copies = unpacked - 2 * self.recomputed
 
     def copies(self, rows: int) -> int:
         """Return what rows that are copied take, and what comes and goes with them."""
-        return max(rows, self.recomputed) + self.with_copies if rows else 0
+        if not rows:
+            return 0
+        sampled = self.sampled(rows)
+        return max(rows - sampled, self.recomputed) + sampled + self.with_copies
+
+    def sampled(self, rows: int) -> int:
+        """Return what of rows that are copied is a sample."""
+        entries = rows * self._manifest.nnz // max(self.copy, 1)
+        found = sample_entries(self._manifest, entries, self._options) if self._samples else 0
+        return found * self.copy // max(self._manifest.nnz, 1)
 
     def steps(self, newton: bool, hessian: bool) -> int:
         """Return what Newton steps take, and the Hessian, as far as there is room for them."""

@@ -60,36 +60,6 @@ def by_turns(order: Iterable[int], some: Collection[int]) -> list[int]:
     return [block for pair in zip_longest(own, others) for block in pair if block is not None]
 
 
-class Turns:
-    """When the blocks of a store had their turn last, in block steps.
-
-    Attributes
-    ----------
-    last : int64[n_blocks]    the number of the block step, from 1; 0 for none, and at first what is
-                              given, unless it is of another number of blocks
-    """
-
-    def __init__(self, manifest: Manifest, last: Sequence[int] = ()) -> None:
-        self._rows = np.array([max(block.rows, 1) for block in manifest.blocks])
-        self.last = np.zeros(len(self._rows), np.int64)
-        if len(last) == len(self.last):
-            self.last[:] = last
-
-    def note(self, blocks: Sequence[int]) -> None:
-        """Note that some blocks had their turn, all in one block step."""
-        self.last[list(blocks)] = self.last.max() + 1
-
-    def share(self, blocks: Sequence[int]) -> float:
-        """Return how long ago all had their turn, as a part of how long ago some `blocks` had it.
-
-        Both are means over rows; 1 where the latter is 0. Blocks that had none count as if they had
-        had it just before the first.
-        """
-        ago, some = self.last.max() - self.last, list(blocks)
-        of_some = np.average(ago[some], weights=self._rows[some])
-        return float(np.average(ago, weights=self._rows) / of_some) if of_some else 1.0
-
-
 def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:
     """Return the manifest of as many blocks, drawn at random, as the options ask for (Yu, 7.1).
 

@@ -41,7 +41,7 @@ from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import Turns, block_groups, block_order
+from blocklinear.training.permutations import block_groups, block_order
 from blocklinear.training.stopping import FORESIGHT, Stopping
 
 Floats = NDArray[np.float64]
@@ -381,7 +381,6 @@ class GroupRun(Run):
                               may end, and these in turn: those with rows that are new to a warm
                               start; or, after a certificate in vain, all but those that were seen
                               to add little to the gap
-    turns : Turns             of the blocks
     """
 
     solver: Solver
@@ -389,14 +388,9 @@ class GroupRun(Run):
     early: bool = False
     first: tuple[int, list[int]] = 0, []
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.turns = Turns(self.manifest)
-
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {
-            "started_warm": self.solver.started_warm, "early": self.early,
-            "first": self.first, "turns": self.turns.last.tolist(),
+            "started_warm": self.solver.started_warm, "early": self.early, "first": self.first,
         }  # fmt: skip
 
     def block_groups(self, outer: int) -> list[tuple[int, ...]]:
@@ -425,9 +419,9 @@ class GroupRun(Run):
         """
         order = self.block_groups(self.outer + 1)
         first = None if last else order[0]
-        if last and self.early:
+        if last and self.outer:
             groups, left = self.block_groups(self.outer), set(range(len(self.manifest.blocks)))
-            memory, order = [*groups, order[0]][self.done : self.done + 2], []
+            memory, order = [*groups, order[0]][self.done - 1 : self.done + 1], []
             for group in (*memory, *groups[self.done :], *groups[: self.done]):
                 order.append(tuple(b for b in group if b in left))
                 left -= {*group}
@@ -451,26 +445,17 @@ class GroupRun(Run):
         number, blocks = self.first
         first = max(len(blocks), 1) if number == self.outer else 1
         for loaded in self._to_step_on(todo[self.done :], following[0]):
-            share = self.turns.share(loaded.group.blocks)
-            may_end = sum(map(len, todo[: self.done])) >= first
             with self.times.counting("solve_s"):
-                self.early = may_end and self.solver.reached(loaded.group, share)
-                if not self.early:
-                    self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
+                self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
             self.times.add(loaded)
-            if self.early:
-                return
-            self.turns.note(loaded.group.blocks)
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
+                may_end = sum(map(len, todo[: self.done])) >= first
+                self.early = may_end and self.solver.reached
+                if self.early:
+                    return
                 self.rest()
-        if self.options.gap is not None:  # any group tells of all: they are drawn at random
-            for loaded in self.loader.stream(following[:1], *following[1:2]):
-                share = self.turns.share(loaded.group.blocks)
-                with self.times.counting("solve_s"):
-                    self.solver.sample_gap(loaded.group, share)
-                self._begun.add(loaded)
 
     def _to_step_on(
         self, groups: Sequence[tuple[int, ...]], following: tuple[int, ...]
@@ -503,7 +488,6 @@ class GroupRun(Run):
         self.early = facts.get("early", False)
         self.first = tuple(facts.get("first", self.first))
         self.solver.started_warm = facts.get("started_warm", False)
-        self.turns = Turns(self.manifest, facts.get("turns", ()))
         super().resume(facts)
         self.solver.restore(self.pass_over)
 

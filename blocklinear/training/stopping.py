@@ -105,7 +105,7 @@ class Stopping:
         Of several models the middle gap decides: those that are proven need no more work.
         """
         scale = 1.0 if seen.exact else self._scale
-        return seen.enough and self.holds(scale * seen.middle_gap, report)
+        return self.holds(scale * seen.middle_gap, report)
 
     def holds(self, gap: float, report: OuterIteration) -> bool:
         """Return whether a gap, and the violation reported, are as small as was asked for."""

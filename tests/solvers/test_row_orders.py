@@ -1,5 +1,4 @@
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from blocklinear.solvers.row_orders import (
     row_schedule,
     turns,
 )
-from blocklinear.training.permutations import Turns, block_groups, block_order, by_turns
+from blocklinear.training.permutations import block_groups, block_order, by_turns
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -61,24 +60,6 @@ def test_every_pair_of_blocks_meets():
 @pytest.mark.parametrize("group", [7, 8])
 def test_a_group_of_all_blocks_stays_in_place(group):
     assert [block_groups(0, outer, 7, group) for outer in (1, 2)] == [[tuple(range(7))]] * 2
-
-
-def test_how_long_ago_blocks_had_their_turn():
-    rows = [10, 10, 20, 0]
-    manifest = SimpleNamespace(blocks=[SimpleNamespace(rows=n) for n in rows])
-    turns = Turns(manifest)
-    turns.note([0, 3])
-    turns.note([1])
-    mean = (10 * 1 + 10 * 0 + 20 * 2 + 1 * 1) / 41  # block 2 had none
-    assert turns.share([2]) == pytest.approx(mean / 2)
-    assert turns.share([0, 3]) == pytest.approx(mean / 1)
-    assert turns.share([0, 1]) == pytest.approx(mean / 0.5)
-    assert turns.share([1]) == 1.0  # just now: nothing was worked on since
-    again = Turns(manifest, turns.last.tolist())
-    for of in (turns, again):
-        of.note([2])
-        assert of.share([0]) == pytest.approx((10 * 2 + 10 * 1 + 1 * 2) / 41 / 2)
-    assert Turns(manifest, [1, 2]).share([0]) == 1.0  # of another store
 
 
 @pytest.mark.parametrize("group", [1, 3, 5])

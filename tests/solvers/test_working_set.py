@@ -28,6 +28,7 @@ from blocklinear.solvers.working_set import (
 )
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop, train
+from blocklinear.training.memory_plan import plan_memory
 
 N_BLOCKS = 6
 
@@ -368,12 +369,16 @@ def test_where_there_was_no_pass_their_number_stays():
     assert next_passes(4, (1.0, 100), (0.0, 0)) == 4
 
 
-@pytest.mark.parametrize(("selection", "n_read"), [("active", 1), ("permute", 0)])
-def test_rows_are_fetched_for_a_working_set_only(store, groups, selection, n_read):
-    """A run of permuted rows read all blocks when it was resumed, and kept nothing of them."""
-    options = long_problem().options(selection=selection, group=2)
+@pytest.mark.parametrize(
+    ("options", "n_read"),
+    [({}, 1), ({"selection": "permute"}, 1), ({"selection": "permute", "tolerance": 0.1}, 0)],
+)
+def test_rows_are_fetched_only_if_some_are_kept(store, groups, options, n_read):
+    """Without passes and a gap none are, and a run that was resumed read all blocks."""
+    options = long_problem().options(group=2, **options)
     task = loop.make_task(store.manifest, options)
-    method = loop.make_solver(store.manifest, options, task, store.folder, 100)
+    entries = plan_memory(store.manifest, options).working_set_entries
+    method = loop.make_solver(store.manifest, options, task, store.folder, entries)
     read = []
 
     def stream():

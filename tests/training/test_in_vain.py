@@ -1,4 +1,4 @@
-"""What a certificate in vain teaches, and how many rows tell that one is due."""
+"""What a certificate in vain teaches."""
 
 from dataclasses import replace
 from itertools import chain
@@ -44,7 +44,7 @@ def test_blocks_that_may_be_the_reason_come_first_and_have_their_turn(
 
     real = BlockDescent.certify
     monkeypatch.setattr(BlockDescent, "certify", certify)
-    monkeypatch.setattr(BlockDescent, "reached", lambda *_: True)
+    monkeypatch.setattr(BlockDescent, "reached", True)
     monkeypatch.setattr(Stopping, "wants_certificate", lambda *_: True)
     problem = random_problem(3, solver=3)
     store = split_problem(tmp_path, problem, N_BLOCKS)
@@ -97,76 +97,14 @@ def test_what_a_certificate_sees_of_blocks(tmp_path, monkeypatch):
     assert min(found) < 2 < 4 < max(found)
 
 
-def test_of_groups_with_few_rows_several_are_looked_at(tmp_path, monkeypatch, steps):
-    """One says little of the others where rows of a kind are in one block, as in a sorted file."""
-    lefts = iter([0.4, 0.4, 3.0, 1.1, *[0.2, 1.4] * 9])
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(2560, 5)).round(2)
-    problem = Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), 3, cost=1.0, bias=1.0)
-    store, found = split_problem(tmp_path, problem, 128), []
-
-    def sample(self, rows, alpha=None, share=None):
-        self._remaining[:] = 9.0
-        if share != 1.0 and self.goals.any():
-            self._remaining[:] = next(lefts) * self.goals
-
-    def reached(self, group, share):
-        ends = real(self, group, share)
-        found.append((group.n_rows, float(self.looked[0]), ends))
-        return ends
-
-    def certify(self, stream, enough=None):
-        certified.append(self.vectors[0]._remaining[0, 0] / self.vectors[0].goals[0])
-        return real_certificate(self, stream)
-
-    real, certified, real_certificate = BlockDescent.reached, [], BlockDescent.certify
-    monkeypatch.setattr(BlockDescent, "certify", certify)
-    monkeypatch.setattr(WeightVectors, "near", lambda *_, **__: True)
-    monkeypatch.setattr(WeightVectors, "sample_gap", sample)
-    monkeypatch.setattr(BlockDescent, "reached", reached)
-    train(store, problem.options(group=1, max_outer=2, gap=1e-3, method="dual"))
-    rows, looked, ends = zip(*found[127:], strict=True)
-    a, b, _, _, e, f, g, h = rows
-    assert looked == (a, a + b, 0.0, 0.0, e, e + f, e + f + g, e + f + g + h)
-    assert looked[-2] < len(X) / 32 <= looked[-1]
-    assert ends == (False,) * 7 + (True,)
-    assert len(steps[2]) == 8
-    (estimate,) = certified  # of the mean, and of no fewer rows
-    assert estimate == pytest.approx((0.2 * (e + g) + 1.4 * (f + h)) / looked[-1])
-
-
-@pytest.mark.parametrize(("blocks", "groups"), [(40, 1), (60, 2), (72, 2)])
-def test_half_of_a_group_may_be_missing(tmp_path, monkeypatch, steps, blocks, groups):
-    """Of 32 rows one is enough: of 40 blocks one has 0.8 of that, of 60 or 72 two are needed."""
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(2560, 5)).round(2)
-    problem = Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), 3, cost=1.0, bias=1.0)
-    store = split_problem(tmp_path, problem, blocks, order="file")
-
-    def sample(self, rows, alpha=None, share=None):
-        self._remaining[:] = 0.5 * self.goals if steps.get(2) else 9.0
-
-    monkeypatch.setattr(WeightVectors, "near", lambda *_, **__: True)
-    monkeypatch.setattr(WeightVectors, "sample_gap", sample)
-    train(store, problem.options(group=1, max_outer=2, gap=1e-3, method="dual"))
-    assert len(steps[2]) == groups
-
-
-def test_a_resumed_run_knows_which_blocks_come_first_and_what_was_looked_at(tmp_path, monkeypatch):
+def test_a_resumed_run_knows_which_blocks_come_first(tmp_path, monkeypatch):
     rng = np.random.default_rng(8)
     X = rng.normal(size=(600, 20)).round(2) * (rng.random((600, 20)) < 0.3)
     labels = np.where(X @ rng.normal(size=20) + 2.0 * rng.normal(size=600) > 0.0, 1.0, -1.0)
     problem = Problem(X, labels, 3, cost=1.0, bias=1.0)
-    store, heard, looking = split_problem(tmp_path, problem, 150, order="file"), Heard(), []
+    store, heard = split_problem(tmp_path, problem, 150, order="file"), Heard()
     options = problem.options(gap=1e-3, group=1, method="dual")
-    wants, reached, certify = (
-        Stopping.wants_certificate, BlockDescent.reached, BlockDescent.certify
-    )  # fmt: skip
-
-    def noting(self, group, share):
-        ends = reached(self, group, share)
-        looking.extend([len(heard.of(BlockStep))] if 0.0 < self.looked[0] < len(X) / 32 else [])
-        return ends
+    wants, certify = Stopping.wants_certificate, BlockDescent.certify
 
     def in_part(self, stream, enough=None):
         found = certify(self, stream, enough)
@@ -176,14 +114,12 @@ def test_a_resumed_run_knows_which_blocks_come_first_and_what_was_looked_at(tmp_
     def second_too(self, report, seen):
         return report.outer == 2 or wants(self, report, seen)
 
-    monkeypatch.setattr(BlockDescent, "reached", noting)
     monkeypatch.setattr(BlockDescent, "certify", in_part)
     monkeypatch.setattr(Stopping, "wants_certificate", second_too)
     whole, steps = outcome(store, options, listener=heard), heard.of(BlockStep)
-    within = looking[-1]
     assert next(event.outer for event in heard.of(OuterIteration) if event.certificates) == 2
     second = sum(step.outer <= 2 for step in steps)
-    for stop in (second - 1, second, second + 1, second + 30, within):
+    for stop in (second - 1, second, second + 1, second + 30, len(steps) - 1):
         some, left, seen = replace(options, run=f"stopped{stop}"), [stop], {}
 
         def listen(event, left=left):

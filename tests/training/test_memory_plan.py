@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, enough, parse_size
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.working_set import ROW_BYTES
+from blocklinear.solvers.working_set import ROW_BYTES, sample_entries
 from blocklinear.training import memory_plan, train
 from blocklinear.training.memory_plan import (
     ENOUGH_BLOCKS,
@@ -78,7 +78,7 @@ def test_no_plan_depends_on_threads(large, width):
 
 def bytes_of(manifest, options, plan):
     """What a plan takes, added up once more."""
-    copies = plan.working_set_entries > 0
+    copies = plan.working_set_entries > 0 and options.selection == "active"
     vectors = 3 - 2 * copies + (options.patience is not None) + options.average
     vectors += (NEWTON_VECTORS + (options.solver == 3)) * plan.newton
     entry = 12 if manifest.dtype == "float64" else 8
@@ -127,10 +127,12 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
     assert bytes_of(manifest, options, plan) <= options.memory_bytes
     assert plan.newton <= (options.selection in ("active", "permute") and not options.average)
     assert plan.newton <= (options.solver == 1 or plan.hessian)
-    assert plan.working_set_entries <= manifest.nnz / WORKING_SET_SHARE
+    active = manifest.nnz // WORKING_SET_SHARE if options.selection == "active" else 0
+    sample = sample_entries(manifest, active or manifest.nnz, options)
+    assert plan.working_set_entries <= active + sample + 1
     if options.group is not None:
         assert plan.group == min(options.group, n_blocks)
-    if options.selection != "active" or plan.group == n_blocks or options.average:
+    if plan.group == n_blocks or options.average:
         assert plan.working_set_entries == 0
 
 

@@ -209,7 +209,7 @@ def test_a_warm_run_broken_off_and_resumed_ends_with_the_same_bits(tmp_path, sol
 def test_a_first_outer_iteration_that_ends_early_is_resumed_with_the_same_bits(
     tmp_path, monkeypatch, solver, classes
 ):
-    monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
+    monkeypatch.setattr(weight_vectors, "PAUSE", 0)
     stores = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -217,7 +217,7 @@ def test_a_first_outer_iteration_that_ends_early_is_resumed_with_the_same_bits(
         train(store, how(solver, group=1))
         stores.append(more(store, rows(2, 15, 12, classes), "more", 1))
     early = []
-    for gap in (0.3, 0.1, 0.03):
+    for gap in (0.6, 0.3, 0.1, 0.03):
         options = how(solver, group=1, gap=gap, warm_start=True, run=f"warm{gap}")
         for store in stores:
             shutil.copytree(store.folder / "runs/default", store.folder / "runs" / options.run)
@@ -234,7 +234,7 @@ def test_the_first_outer_iteration_out_of_core_ends_early_only_after_a_warm_star
     tmp_path, monkeypatch
 ):
     """In a cold run rows that add nothing tell nothing: alpha of the others are still 0."""
-    monkeypatch.setattr(weight_vectors, "SAMPLED_ROWS", 1)
+    monkeypatch.setattr(weight_vectors, "PAUSE", 0)
     labels = np.where(np.arange(64) % 2 == 0, 1.0, -1.0)
     X = np.linspace(3.0, 4.0, 64).round(3) * labels
     X[-2:] = 0.5 * labels[-2:]
@@ -281,7 +281,7 @@ def test_rows_that_had_no_turn_are_counted_when_they_are_seen(
 
     monkeypatch.setattr(GroupRun, "report", noting)
     monkeypatch.setattr(BlockDescent, "certify", failing)
-    monkeypatch.setattr(BlockDescent, "reached", lambda self, *_: not self.counted.all())
+    monkeypatch.setattr(BlockDescent, "reached", property(lambda self: not self.counted.all()))
     monkeypatch.setattr(Stopping, "wants_certificate", lambda self, report, seen: report.outer < 2)
     train(store, how(solver, group=2, gap=1e-12, max_outer=4, warm_start=True))
     (first, n_first), *others = wrong

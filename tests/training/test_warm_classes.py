@@ -136,8 +136,8 @@ def test_models_that_had_left_start_warm_too(tmp_path, monkeypatch, averaged):
     """Their alpha and w are those they left with, which the certified w need not be."""
     sample = WeightVectors.sample_gap
 
-    def sample_and_set(self, rows, share):
-        sample(self, rows, share=share)
+    def sample_and_set(self, *args, **how):
+        sample(self, *args, **how)
         assert self.averaged
         better = np.isin(self.models.positive, averaged)
         self._remaining[1] = np.where(better, self._remaining.min(axis=0) / 2, 1e9)

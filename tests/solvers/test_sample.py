@@ -1,0 +1,186 @@
+"""A sample of all rows tells what these add to P - D."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from training.small import Heard, Problem, long_problem, split_problem
+
+from blocklinear.events import OuterIteration
+from blocklinear.options import TrainOptions
+from blocklinear.solvers import weight_vectors
+from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.weight_vectors import WeightVectors
+from blocklinear.solvers.working_set import Sample, WorkingSet, one_in_few, sample_entries
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.training import loop, train
+
+N_BLOCKS = 6
+ALL = np.ones(N_BLOCKS, np.bool_)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return split_problem(tmp_path_factory.mktemp("rows"), long_problem(), N_BLOCKS)
+
+
+@pytest.fixture
+def groups(store):
+    """Load groups of any blocks, one at a time."""
+    with GroupLoader(store, N_BLOCKS - 1, 1) as loader:
+        yield lambda *blocks: next(iter(loader.stream([blocks]))).group
+
+
+def entries(rows, part):
+    """Return position, label and entries of some rows."""
+    return [
+        (
+            int(rows.positions[i]), float(rows.labels[i]), float(rows.sq_norm[i]),
+            rows.indices[rows.starts[i] : rows.stops[i]].tolist(),
+            rows.values[rows.starts[i] : rows.stops[i]].tolist(),
+        )
+        for i in part
+    ]  # fmt: skip
+
+
+def drawn(strata):
+    """Return for each stratum how many rows it stands for, and those it has."""
+    found = []
+    for of in strata:
+        rows = [row for part in of.parts for row in entries(of.rows, part)]
+        assert len(rows) == len(of.rows)
+        found.append((of.n, sorted(rows)))
+    return found
+
+
+@pytest.mark.parametrize("least", [1, 20, 10_000])
+def test_one_row_in_so_many_of_all_blocks(store, groups, least):
+    manifest = store.manifest
+    sample, empty = Sample(manifest, manifest.nnz), WorkingSet(manifest, 0)
+    sample.size = least
+    ranges, expected = np.zeros(manifest.n_rows, np.uint16), []
+    for blocks in ((3, 0), (1, 5), (4,), (2,), (3,)):
+        group = groups(*blocks)
+        sample.take(group, ALL)
+        expected += entries(group.rows, range(len(group.rows))) if blocks != (3,) else []
+    every = max(manifest.n_rows // sample.size, 1)
+    ((n, rows),) = drawn(sample.strata(empty, ranges, manifest.n_rows))
+    assert n == manifest.n_rows
+    assert rows == sorted(row for row in expected if row[0] % every == 0)
+
+
+def test_rows_of_the_working_set_stand_for_it_and_others_for_the_others(store, groups):
+    manifest = store.manifest
+    sample, working_set = Sample(manifest, manifest.nnz), WorkingSet(manifest, manifest.nnz)
+    ranges = np.zeros(manifest.n_rows, np.uint16)
+    for block in range(N_BLOCKS):
+        group = groups(block)
+        sample.take(group, ALL)
+        own = np.flatnonzero(group.rows.positions % 3 == 0)
+        working_set.replace(group, own, np.zeros(len(own)))
+        ranges[group.rows.positions[own]] = 1
+    (n_others, others), (n_within, within) = drawn(
+        sample.strata(working_set, ranges, manifest.n_rows)
+    )
+    assert (n_others, n_within) == (int((ranges == 0).sum()), int((ranges > 0).sum()))
+    assert [row[0] for row in others] == np.flatnonzero(ranges == 0).tolist()
+    assert [row[0] for row in within] == np.flatnonzero(ranges > 0).tolist()
+
+
+def test_only_blocks_that_are_wanted_and_rows_that_fit(store, groups):
+    manifest, ranges = store.manifest, np.zeros(store.manifest.n_rows, np.uint16)
+    empty = WorkingSet(manifest, 0)
+    sample, small = Sample(manifest, manifest.nnz), Sample(manifest, manifest.nnz // 4)
+    wanted = np.arange(N_BLOCKS) == 4
+    for of in (sample, small):
+        of.take(groups(4, 1), wanted)
+    first, last = manifest.first_positions[4:6]
+    (_, rows), (_, fewer) = (drawn(of.strata(empty, ranges, 9))[0] for of in (sample, small))
+    assert [row[0] for row in rows] == list(range(first, last))
+    assert 0 < len(fewer) < len(rows)
+    assert set(map(str, fewer)) <= set(map(str, rows))
+    none = Sample(manifest, 0)
+    none.take(groups(4), ALL)
+    assert none.strata(empty, ranges, 9) == []
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 1), (700, 700), (3000, 1500), (20_000, 2500)])
+def test_of_rows_in_memory_an_eighth_and_at_least_a_thousand(groups, n, expected):
+    rows = groups(0).rows
+    many = rows.some(np.arange(n) % len(rows))
+    of = one_in_few(many, np.arange(n)[:, None] * 1.0)
+    places = np.concatenate(list(of.parts))
+    assert sorted(places.tolist()) == list(range(expected))
+    assert of.n == n
+    assert of.alpha[:, 0].tolist() == list(range(0, n, n // expected))
+
+
+@pytest.mark.parametrize("solver", [1, 3, 7, 11, 13])
+def test_it_is_given_up_as_soon_as_the_gap_is_too_large(tmp_path, monkeypatch, solver):
+    """And tells the same as the whole sample otherwise."""
+    monkeypatch.setattr(weight_vectors, "PAUSE", 0)
+    rng = np.random.default_rng(solver)
+    X = rng.normal(size=(3000, 40)) * (rng.random((3000, 40)) < 0.2)
+    value = X @ rng.normal(size=40) + 0.5 * rng.normal(size=3000)
+    labels = value if solver in (11, 13) else np.where(value > 0.0, 1.0, -1.0)
+    problem, real, seen = Problem(X, labels, solver), WeightVectors.sample_gap, []
+
+    def both(self, strata, unseen=0, whole=False):
+        for scale in (1.0,) if whole else (2.0, 1.0, 0.5):
+            real(self, strata, unseen, whole=True)
+            told, goals = self._remaining.copy(), self.goals.copy()
+            self.goals[:] = scale * np.fmin(*told)
+            real(self, strata, unseen, whole)
+            seen.append((scale, whole))
+            if whole or scale >= 1.0:
+                np.testing.assert_array_equal(self._remaining, told)
+            else:
+                assert np.isnan(self._remaining).all()
+            self.goals[:] = goals
+
+    monkeypatch.setattr(WeightVectors, "sample_gap", both)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    train(store, problem.options(group=N_BLOCKS, gap=1e-4, method="dual", max_outer=8))
+    assert (0.5, False) in seen
+
+
+@pytest.mark.parametrize("options", [{}, {"selection": "permute"}, {"method": "pegasos"}], ids=str)
+def test_without_room_for_one_nothing_is_told(store, monkeypatch, options):
+    """Then rows tell as they were when they were first worked on, which is more."""
+    plan, looks = loop.plan_memory, []
+
+    def no_room(*args):
+        return replace(plan(*args), working_set_entries=0)
+
+    def look(self, *args, **how):
+        real(self, *args, **how)
+        looks.extend(vectors._remaining.copy() for vectors in self.vectors)
+
+    real = BlockDescent._look
+    monkeypatch.setattr(loop, "plan_memory", no_room)
+    monkeypatch.setattr(BlockDescent, "_look", look)
+    heard, gap = Heard(), 0.3 if "method" in options else 1e-3
+    asked = long_problem().options(group=2, gap=gap, max_outer=200, run="none", **options)
+    model = train(store, replace(asked, restart=True), heard)
+    assert model.metadata["certificate"]["gap"] <= gap
+    assert looks
+    assert all(np.isnan(found).all() for found in looks)
+    assert sum(event.certificates for event in heard.of(OuterIteration)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("selection", "n_rows", "room", "expected"),
+    [
+        ("permute", 1000, 5000, 5000),  # of few rows all, as far as there is room
+        ("permute", 1000, 20_000, 10_000),
+        ("permute", 8192, 20_000, 10_000 // 8),  # one in four of them, packed
+        ("active", 8192, 9000, 9000 // 8),
+        ("active", 8192, 15_000, 10_000 // 8),
+        ("active", 8192, 80_000, 80_000 // 16),
+        ("active", 8192, 0, 0),
+    ],
+)
+def test_how_many_entries_it_has(selection, n_rows, room, expected):
+    manifest = SimpleNamespace(n_rows=n_rows, nnz=10_000)
+    assert sample_entries(manifest, room, TrainOptions(selection=selection)) == expected
