@@ -32,7 +32,7 @@ from blocklinear.solvers.working_set import (
     Sample,
     Stratum,
     WorkingSet,
-    interval,
+    n_sampled,
     one_in_few,
 )
 from blocklinear.store.groups import Group, RowView
@@ -373,7 +373,7 @@ class WeightVectors(ABC):
                 kept = self._pass_over_group(step, epoch, again, kept)
             done = due
             resident = step.steps == 1 and number < parts - 1
-            if resident and self._is_due(len(order) // interval(len(order))):
+            if resident and self._is_due(n_sampled(len(order))):
                 self.sample_gap([one_in_few(step.rows, step.alpha)])
                 if self.reached:
                     break

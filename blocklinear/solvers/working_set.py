@@ -368,14 +368,14 @@ class Sample:
         return found
 
 
-def interval(n: int) -> int:
-    """Return of how many rows one is sampled, where all n are in memory."""
-    return max(n // max(n // _RESIDENT_SHARE, _RESIDENT_ROWS), 1)
+def n_sampled(n: int) -> int:
+    """Return how many rows are sampled where all n are in memory, if there are so many."""
+    return max(n // _RESIDENT_SHARE, _RESIDENT_ROWS)
 
 
 def one_in_few(rows: RowView, alpha: NDArray[np.float64] | None = None) -> Stratum:
     """Return a sample of rows that are all in memory."""
-    every = interval(len(rows))
+    every = max(len(rows) // n_sampled(len(rows)), 1)
     some = rows.some(slice(None, None, every))
     parts = [np.arange(part, len(some), _PARTS) for part in range(min(_PARTS, len(some)))]
     return Stratum(some, parts, len(rows), None if alpha is None else alpha[::every])

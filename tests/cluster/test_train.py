@@ -79,7 +79,7 @@ def test_one_part_takes_the_rounds_of_one_machine(two, stores, solver):
     blocklinear.train(stores[problem.regression], options, seen[0])
     trained(stores[problem.regression], two, 1, problem, seen[1], gap=1e-6)
     alone, cluster = ([event.outer for event in heard.of(OuterIteration)][-1] for heard in seen)
-    assert cluster <= alone + 2  # whose certificate may be that of an average
+    assert cluster <= alone + 1
     loaded = [event.bytes_read for event in seen[1].of(OuterIteration)]
     assert loaded[0] > 0
     assert not any(loaded[1:])
