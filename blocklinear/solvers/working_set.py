@@ -113,6 +113,9 @@ class WorkingSet:
         self._planes = sum(manifest.n_features > 1 << bits for bits in (16, 24))
         self._longest = 0  # entries of a row
 
+    def __len__(self) -> int:
+        return int(self._counts.sum())
+
     @property
     def state(self) -> list[list[int]]:
         """The words of each region, those in use, and those wanted, as JSON.
@@ -228,7 +231,7 @@ class WorkingSet:
         key : uint64[n_words]     of the pass
         ranges : uint16[n_rows]   of all rows of the store; those that have 0 are left out
         """
-        places = np.empty(int(self._counts.sum()), np.int64)
+        places = np.empty(len(self), np.int64)
         n = packed_rows.rows_in_part(
             key, self._bounds, self._counts, self._integers, ranges, first, last, places
         )
@@ -238,7 +241,7 @@ class WorkingSet:
         """Return the rows that have 0 of uint16[n_rows], as `rows` takes them."""
         before = np.cumsum(self._counts) - self._counts
         first = self._bounds[:-1] - packed_rows.TABLE * before
-        numbers = np.arange(self._counts.sum())
+        numbers = np.arange(len(self))
         places = np.repeat(first, self._counts) + packed_rows.TABLE * numbers
         return np.asarray(places[ranges[self._integers[places]] == 0])
 
@@ -355,13 +358,15 @@ class Sample:
         """
         if self._all is not None:
             return [one_in_few(self._all)]
+        if not len(self._rows):
+            return []
         others = self._rows.outside(ranges)
         within = working_set.in_part(np.zeros(1, np.uint64), ranges, 0.0, 1.0)
         found = []
         for of, which, n_all in (
             (self._rows, others, n - len(within)), (working_set, within, len(within)),
         ):  # fmt: skip
-            drawn = which[:: max(len(which) // self.size, 1)] if len(others) else others
+            drawn = which[:: max(len(which) // self.size, 1)]
             mixed = np.concatenate([drawn[k::_PARTS] for k in range(_PARTS)])  # by blocks
             for rows, parts in of.rows(mixed):
                 found.append(Stratum(rows, parts, n_all * len(rows) / len(drawn)))

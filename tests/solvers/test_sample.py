@@ -13,23 +13,10 @@ from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.solvers.working_set import Sample, WorkingSet, one_in_few, sample_entries
-from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import loop, train
 
 N_BLOCKS = 6
 ALL = np.ones(N_BLOCKS, np.bool_)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return split_problem(tmp_path_factory.mktemp("rows"), long_problem(), N_BLOCKS)
-
-
-@pytest.fixture
-def groups(store):
-    """Load groups of any blocks, one at a time."""
-    with GroupLoader(store, N_BLOCKS - 1, 1) as loader:
-        yield lambda *blocks: next(iter(loader.stream([blocks]))).group
 
 
 def entries(rows, part):

@@ -33,18 +33,6 @@ from blocklinear.training.memory_plan import plan_memory
 N_BLOCKS = 6
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return split_problem(tmp_path_factory.mktemp("rows"), long_problem(), N_BLOCKS)
-
-
-@pytest.fixture
-def groups(store):
-    """Load groups of any blocks, one at a time."""
-    with GroupLoader(store, N_BLOCKS - 1, 1) as loader:
-        yield lambda *blocks: next(iter(loader.stream([blocks]))).group
-
-
 def entries(group, row):
     part = slice(group.indptr[row], group.indptr[row + 1])
     return group.indices[part].tolist(), group.values[part].tolist()
