@@ -199,7 +199,8 @@ class Proof:
     ----------
     candidates : list         of float64[n_features + 1, columns]: the weights, their average, or
                               both
-    squares, norms : float64[2, columns]        of the columns of candidates; the second, or more
+    squares, norms : float64[2, columns]        of the columns of candidates; the second, or more;
+                              0 if `recomputed` is left out
     recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i; of size 0 if left out
     sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
     reach : float64[N_REACHES, n_problems]
@@ -233,12 +234,12 @@ class Proof:
         self.balance = np.ones((2, n_problems)) if balance is None else balance
         self._W, self.candidates = W, candidates
         self.squares = np.zeros((2, W.shape[1]))
-        for k, v in enumerate(candidates):
+        self.recomputed = aligned_zeros(*W.shape) if recomputed is None else recomputed
+        for k, v in enumerate(candidates if self.recomputed.size else ()):
             self.squares[k] = column_norms(v)
         self.norms = norms_above(self.squares)
-        if self._free:
+        if self._free and self.recomputed.size:
             self.squares = np.array([column_norms(self._penalised(v)) for v in self.pair])
-        self.recomputed = aligned_zeros(*W.shape) if recomputed is None else recomputed
         self.sums = np.zeros((2, kernels.N_SUMS, n_problems))
         self.reach, self.n = np.zeros((kernels.N_REACHES, n_problems)), 0
 

@@ -47,7 +47,7 @@ _RESIDENT_SHARE, _RESIDENT_ROWS = 8, 1024
 """Where all rows are in memory, one in so many is sampled, but at least so many rows."""
 PAUSE = 2
 """It is asked again when so many times as many rows were worked on."""
-_PARTS = 16
+_FIRST_PART = 16
 
 
 def next_passes(number: int, first: tuple[float, float], passes: tuple[float, float]) -> int:
@@ -367,7 +367,7 @@ class Sample:
             (self._rows, others, n - len(within)), (working_set, within, len(within)),
         ):  # fmt: skip
             drawn = which[:: max(len(which) // self.size, 1)]
-            mixed = np.concatenate([drawn[k::_PARTS] for k in range(_PARTS)])  # by blocks
+            mixed = drawn[np.concatenate(_halves(len(drawn)))]  # of blocks
             for rows, parts in of.rows(mixed):
                 found.append(Stratum(rows, parts, n_all * len(rows) / len(drawn)))
         return found
@@ -382,8 +382,20 @@ def one_in_few(rows: RowView, alpha: NDArray[np.float64] | None = None) -> Strat
     """Return a sample of rows that are all in memory."""
     every = max(len(rows) // n_sampled(len(rows)), 1)
     some = rows.some(slice(None, None, every))
-    parts = [np.arange(part, len(some), _PARTS) for part in range(min(_PARTS, len(some)))]
-    return Stratum(some, parts, len(rows), None if alpha is None else alpha[::every])
+    return Stratum(some, _halves(len(some)), len(rows), None if alpha is None else alpha[::every])
+
+
+def _halves(n: int) -> list[NDArray[np.int64]]:
+    """Divide the numbers below n: every sixteenth, then as many in between, then twice as many.
+
+    What is given up after some of them has taken at most twice what it had to, in few calls.
+    """
+    parts = [np.arange(0, n, _FIRST_PART)]
+    every = _FIRST_PART
+    while every > 1:
+        parts.append(np.arange(every // 2, n, every))
+        every //= 2
+    return parts
 
 
 def _words_of_rows(table: NDArray[np.int64], end: int) -> int:
