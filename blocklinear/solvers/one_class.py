@@ -29,7 +29,7 @@ from blocklinear.solvers.weight_vectors import (
     Floats,
     WeightVectors,
 )
-from blocklinear.solvers.working_set import Stratum
+from blocklinear.solvers.working_set import Stratum, alternately
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -202,15 +202,11 @@ class OneClassModel(WeightVectors):
     def _left(self, strata: Sequence[Stratum], enough: Floats | float) -> Floats:
         """Return P - D as some rows tell, float64[1, 1]; each counts for all that it stands for."""
         found, length = [], 0.0
-        for of in strata:
-            f, w = np.empty(len(of.rows)), self.W.reshape(-1)
-            for part in of.parts:
-                values = np.empty(len(part))
-                kernels.decision_values(*of.rows.arrays, part, w, values)
-                f[part] = values
-            times, upper = of.n / len(f), self._data(of.rows)
-            length += times * self.problem.nu * float((upper * np.sqrt(of.rows.sq_norm)).sum())
-            found.append((f, times * upper, times * self._alpha_of(of)[:, 0]))
+        for k, rows, alpha in alternately(strata):
+            f, upper, times = np.empty(len(rows)), self._data(rows), strata[k].n / strata[k].drawn
+            kernels.decision_values(*rows.arrays, np.arange(len(f)), self.W.reshape(-1), f)
+            length += times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
+            found.append((f, times * upper, times * self._alpha_of(rows, alpha)[:, 0]))
         f, upper, alpha = map(np.concatenate, zip(*found, strict=True))
         rho = quantile(f, upper, float(alpha.sum()))
         most = -float(self.duals[0])  # P - D of w = 0

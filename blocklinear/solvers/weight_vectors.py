@@ -1,7 +1,7 @@
 """Weight vectors that share each pass over rows, and their alpha: what is done on a block step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
 from blocklinear.kernels.sums import add_to_mean, copy_columns
 from blocklinear.objectives.certificate import (
     Certificate,
@@ -32,8 +32,10 @@ from blocklinear.solvers.working_set import (
     Sample,
     Stratum,
     WorkingSet,
+    alternately,
     n_sampled,
     one_in_few,
+    total,
 )
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
@@ -493,8 +495,8 @@ class WeightVectors(ABC):
     def sample_gap(self, strata: Sequence[Stratum], unseen: int = 0, whole: bool = False) -> None:
         """Estimate from samples of rows what all contribute to P - D.
 
-        Every term is at least 0: unless the `whole` sample is to tell, it is given up as soon as
-        P - D is not as small as it is to be.
+        Unless the `whole` sample is to tell, it is given up as soon as a part of it tells that P - D
+        is not as small as it is to be.
 
         Parameters
         ----------
@@ -513,26 +515,26 @@ class WeightVectors(ABC):
     def _left(self, strata: Sequence[Stratum], enough: Floats | float) -> Floats | None:
         """Return P - D of the candidates, float64[k, n_problems], as some rows tell.
 
-        None if it is more than `enough` for one of the problems.
+        None if it is more than `enough` for one of the problems, see `total`.
         """
-        found, proof = np.zeros((1, len(self.terms))), self.proof(recompute=False)
-        for of in strata:
-            alpha, times = self._alpha_of(of), of.n / len(of.rows)
-            proof.n, proof.sums[:] = 0, 0.0
-            for part in of.parts:
-                some = of.rows.some(part)
-                self._certify(some, self._data(some), alpha[part], proof)
-                proof.n += len(part)
-                if (found.min(axis=0) + times * proof.least() > enough).any():
-                    return None
-            found = found + proof.remaining(of.n)
-        return found
+        proof = self.proof(recompute=False)
+        sums = proof.sums[: len(proof.candidates), losses.GAP]
 
-    def _alpha_of(self, stratum: Stratum) -> Floats:
-        """Return alpha of rows, float64[n, width]."""
-        if stratum.alpha is not None:
-            return stratum.alpha
-        return self.alpha.at(stratum.rows.positions, self.places)
+        def parts() -> Iterator[tuple[int, int, Floats]]:
+            for k, rows, alpha in alternately(strata):
+                proof.sums[:] = 0.0
+                self._certify(rows, self._data(rows), self._alpha_of(rows, alpha), proof)
+                yield k, len(rows), sums.copy()
+
+        found = total([of.n for of in strata], parts(), enough)
+        if found is None:
+            return None
+        sums[:], proof.n = found, 1
+        return proof.remaining(1)
+
+    def _alpha_of(self, rows: RowView, alpha: Floats | None) -> Floats:
+        """Return alpha of rows, float64[n, width]: those given, or else those stored."""
+        return self.alpha.at(rows.positions, self.places) if alpha is None else alpha
 
     def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
         """Return certificates to be, before any row was added.

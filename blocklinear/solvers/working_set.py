@@ -12,8 +12,9 @@ cold runs (blogs, source code). Where all rows are in memory it takes up to 1.2 
 """
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +48,8 @@ _RESIDENT_SHARE, _RESIDENT_ROWS = 8, 1024
 """Where all rows are in memory, one in so many is sampled, but at least so many rows."""
 PAUSE = 2
 """It is asked again when so many times as many rows were worked on."""
+STANDARD_ERRORS = 2.0
+"""By so many a gap is to be too large for what a part of a sample tells to be believed."""
 _FIRST_PART = 16
 
 
@@ -280,20 +283,68 @@ class WorkingSet:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Some rows, drawn at random of n, or of a part of them.
+    """Some rows, drawn at random of others.
 
     Attributes
     ----------
-    rows : RowView
-    parts : iterable of int64[]         of the rows: the entries of one are there until the next one
-    n : float
-    alpha : float64[len(rows), width] or None       None for what was stored of the rows last
+    n, drawn : int
+        Of how many rows; and how many.
+    parts : iterable of (RowView, float64[k, width] or None)
+        The rows drawn, in random order, and their alpha: None for what was stored of them last. The
+        entries of a part are there until the next one.
     """
 
-    rows: RowView
-    parts: Iterable[NDArray[np.int64]]
-    n: float
-    alpha: NDArray[np.float64] | None = None
+    n: int
+    drawn: int
+    parts: Iterable[tuple[RowView, Floats | None]]
+
+
+def alternately(strata: Sequence[Stratum]) -> Iterator[tuple[int, RowView, Floats | None]]:
+    """Yield the parts of strata in turn, and of which they are."""
+    for parts in zip_longest(*(of.parts for of in strata)):
+        for k, part in enumerate(parts):
+            if part is not None:
+                yield k, *part
+
+
+def total(
+    of: Sequence[int], parts: Iterable[tuple[int, int, Floats]], enough: Floats | float
+) -> Floats | None:
+    """Return what all rows of some strata add, float64[k, m], as those drawn from them tell.
+
+    None as soon as it is more than enough beyond doubt, for all k and one of the m: how much parts
+    differ tells by how much rows that were not asked may.
+
+    Parameters
+    ----------
+    of : list of int          rows that each stratum stands for
+    parts : iterable of (int, int, float64[k, m])
+        Of which stratum some rows are, how many, and what they add.
+    enough : float64[m]
+    """
+    heard: list[tuple[list[int], list[Floats]]] = [([], []) for _ in of]
+    told: dict[int, tuple[Floats, Floats]] = {}
+    for k, n, sums in parts:
+        sizes, added = heard[k]
+        sizes.append(n)
+        added.append(sums)
+        told[k] = _estimate(of[k], np.array(sizes, float), np.array(added))
+        if len(told) < len(of):
+            continue
+        found, variance = (np.sum(each, axis=0) for each in zip(*told.values(), strict=True))
+        if ((found - STANDARD_ERRORS * np.sqrt(variance)).min(axis=0) > enough).any():
+            return None
+    return np.asarray(found)
+
+
+def _estimate(n: int, sizes: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    """Return what n rows add, of which parts of these sizes add so much; and the variance of it."""
+    drawn, mean = sizes.sum(), sums.sum(axis=0) / sizes.sum()
+    if len(sizes) == 1:
+        return n * mean, np.full(mean.shape, np.inf)
+    sizes = sizes.reshape(-1, 1, 1)
+    variance = ((sums - sizes * mean) ** 2 / sizes).sum(axis=0) / (len(sizes) - 1)
+    return n * mean, variance * n * (n - drawn) / drawn
 
 
 def sample_entries(manifest: Manifest, room: int, options: TrainOptions) -> int:
@@ -368,8 +419,9 @@ class Sample:
         ):  # fmt: skip
             drawn = which[:: max(len(which) // self.size, 1)]
             mixed = drawn[np.concatenate(_halves(len(drawn)))]  # of blocks
-            for rows, parts in of.rows(mixed):
-                found.append(Stratum(rows, parts, n_all * len(rows) / len(drawn)))
+            parts = _parts_of(of.rows(mixed), -(-len(drawn) // _FIRST_PART))
+            if len(drawn):
+                found.append(Stratum(n_all, len(drawn), parts))
         return found
 
 
@@ -378,11 +430,13 @@ def n_sampled(n: int) -> int:
     return max(n // _RESIDENT_SHARE, _RESIDENT_ROWS)
 
 
-def one_in_few(rows: RowView, alpha: NDArray[np.float64] | None = None) -> Stratum:
+def one_in_few(rows: RowView, alpha: Floats | None = None) -> Stratum:
     """Return a sample of rows that are all in memory."""
     every = max(len(rows) // n_sampled(len(rows)), 1)
     some = rows.some(slice(None, None, every))
-    return Stratum(some, _halves(len(some)), len(rows), None if alpha is None else alpha[::every])
+    own = None if alpha is None else alpha[::every]
+    parts = [(some.some(k), None if own is None else own[k]) for k in _halves(len(some)) if len(k)]
+    return Stratum(len(rows), len(some), parts)
 
 
 def _halves(n: int) -> list[NDArray[np.int64]]:
@@ -396,6 +450,16 @@ def _halves(n: int) -> list[NDArray[np.int64]]:
         parts.append(np.arange(every // 2, n, every))
         every //= 2
     return parts
+
+
+def _parts_of(
+    some: Iterable[tuple[RowView, Iterable[NDArray[np.int64]]]], most: int
+) -> Iterator[tuple[RowView, None]]:
+    """Yield rows as `WorkingSet.rows` does, at most so many at a time."""
+    for rows, runs in some:
+        for run in runs:
+            for part in np.array_split(run, -(-len(run) // most)):
+                yield rows.some(part), None
 
 
 def _words_of_rows(table: NDArray[np.int64], end: int) -> int:

@@ -73,7 +73,7 @@ def test_what_a_certificate_sees_of_blocks(tmp_path, monkeypatch):
             return certify(self, stream)
         (vectors,), gaps = self.vectors, [0.0]
         with GroupLoader(store, 1, 1) as loader:
-            proof = vectors.proof(recompute=False)
+            proof = vectors.proof()
             for loaded in loader.stream(order):
                 vectors.certify_group(loaded.group, proof)
                 gaps += vectors.relative_gaps(vectors.duals, proof.least()).tolist()
