@@ -323,15 +323,15 @@ def total(
     enough : float64[m]
     """
     heard: list[tuple[list[int], list[Floats]]] = [([], []) for _ in of]
-    told: dict[int, tuple[Floats, Floats]] = {}
+    estimates: dict[int, tuple[Floats, Floats]] = {}
     for k, n, sums in parts:
         sizes, added = heard[k]
         sizes.append(n)
         added.append(sums)
-        told[k] = _estimate(of[k], np.array(sizes, float), np.array(added))
-        if len(told) < len(of):
+        estimates[k] = _estimate(of[k], np.array(sizes, float), np.array(added))
+        if len(estimates) < len(of):
             continue
-        found, variance = (np.sum(each, axis=0) for each in zip(*told.values(), strict=True))
+        found, variance = (np.sum(each, axis=0) for each in zip(*estimates.values(), strict=True))
         if ((found - STANDARD_ERRORS * np.sqrt(variance)).min(axis=0) > enough).any():
             return None
     return np.asarray(found)
