@@ -495,8 +495,8 @@ class WeightVectors(ABC):
     def sample_gap(self, strata: Sequence[Stratum], unseen: int = 0, whole: bool = False) -> None:
         """Estimate from samples of rows what all contribute to P - D.
 
-        Unless the `whole` sample is to tell, it is given up as soon as parts of it tell that P - D is
-        not as small as it is to be.
+        Unless the `whole` sample is to tell, it is given up as soon as some of it tells that P - D
+        is not as small as it is to be.
 
         Parameters
         ----------
