@@ -133,8 +133,14 @@ def primal_alpha(kind, epsilon, t, C, f):
 
 
 @inline
-def curvature(kind, C, a):
-    """Return h_i = C_i loss''(f), for the smooth losses, `a` being `primal_alpha` of f."""
+def curvature(kind, C, a, width=1.0):
+    """Return h_i: the derivative of alpha_i, in its domain, by -s_i f_i; 0 at its ends.
+
+    For the smooth losses it is C_i loss''(f), `a` being `primal_alpha` of f; for the others `a` is
+    `proximal_alpha`.
+    """
+    if kind in (HINGE, L1_SVR):
+        return C / width if a != 0.0 and abs(a) < C else 0.0
     if kind == LOGISTIC:
         return a * (1.0 - a / C) if C > 0.0 else 0.0
     return 2.0 * C if a != 0.0 else 0.0

@@ -43,14 +43,6 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 
 
 @inline
-def _curvature(kind, C, a, width):
-    """Return h_i: the derivative of alpha_i, in its domain, by -s_i f_i; 0 at its ends."""
-    if kind in (losses.HINGE, losses.L1_SVR):
-        return C / width if a != 0.0 and abs(a) < C else 0.0
-    return losses.curvature(kind, C, a)
-
-
-@inline
 def _add_value(kind, epsilon, t, C, b, f, a, center, width, values):
     """Add what a row contributes to `values`, and what that loses."""
     moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
@@ -81,34 +73,43 @@ def _evaluate(
 
 
 @kernel(error_model="numpy")
-def gradient_rows(
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, w, norm, center,
-    width, alpha, pull, diagonal, hessian, sums, reach, sums_of_values,
+def newton_rows(
+    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, evaluates, v, norm,
+    center, width, alpha, out, diagonal, hessian, sums, reach, sums_of_values,
 ):  # fmt: skip
-    """Add what the rows contribute to value, gradient, Hessian and certificate of the primal at w.
+    """Add what rows contribute to value, gradient, Hessian and certificate of the primal at v.
+
+    Or to (Hessian - I) v of a vector: sum_i h_i x_i (x_i' v).
 
     Parameters
     ----------
-    norm : float              |w|, or more
+    evaluates : bool          whether `v` is a point to be evaluated, or a vector to be multiplied
+    v : float64[n_features + 1]
+    norm : float              |v|, or more
     center : float64[n_rows]  for HINGE and L1_SVR; may be empty for others
     width : float             likewise: above 0, and may be infinite
-    alpha : float64[n_rows]   written: feasible, optimal where `w` is, 0 where C_i is
-    pull : float64[n_features + 1]      added to: sum_i s_i alpha_i x_i
-    diagonal : float64[n_features + 1]  added to: that of sum_i h_i x_i x_i'
-    hessian : float64[n_features + 1, n_features + 1], or [0, 0]       added to: its lower triangle;
+    alpha : float64[n_rows]   where a point is evaluated written: feasible, optimal where `v` is, 0
+                              where C_i is; read where a vector is multiplied
+    out : float64[n_features + 1]       added to: sum_i s_i alpha_i x_i, or the product
+    diagonal : float64[n_features + 1]  added to for a point: that of sum_i h_i x_i x_i'
+    hessian : float64[n_features + 1, n_features + 1], or [0, 0]       likewise: its lower triangle;
                               left out if empty
-    sums, reach : float64[N_SUMS], float64[N_REACHES]         added to, as in `dual.certify_rows`
-    sums_of_values : float64[N_VALUES]  added to, for HINGE and L1_SVR
+    sums, reach : float64[N_SUMS], float64[N_REACHES]         likewise, as in `dual.certify_rows`
+    sums_of_values : float64[N_VALUES]  likewise, for HINGE and L1_SVR
     """
-    last, proximal = w.shape[0] - 1, kind in (losses.HINGE, losses.L1_SVR)
-    for i in range(target.shape[0]):
-        C, t = cost[i], target[i]
+    last, proximal = v.shape[0] - 1, kind in (losses.HINGE, losses.L1_SVR)
+    for i in range(0 if evaluates else cost.shape[0]):
+        h = losses.curvature(kind, cost[i], alpha[i], width)
+        if h != 0.0:
+            step = h * (row_dot(indices, values, starts[i], stops[i], v) + bias * v[last])
+            add_row(indices, values, starts[i], stops[i], bias, step, out)
+    for i in range(cost.shape[0] if evaluates else 0):
+        C, t, start, stop = cost[i], target[i], starts[i], stops[i]
         alpha[i] = 0.0
         if C == 0.0:
             continue
-        start, stop = starts[i], stops[i]
-        b = bias * w[last]
-        f = row_dot(indices, values, start, stop, w) + b
+        b = bias * v[last]
+        f = row_dot(indices, values, start, stop, v) + b
         size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
         a = _evaluate(
             kind, epsilon, t, C, b, f, gamma, size, norm, center[i] if proximal else 0.0, width,
@@ -117,38 +118,15 @@ def gradient_rows(
         alpha[i] = a
         if a == 0.0:
             continue
-        step, h = a * losses.sign_of(kind, t), _curvature(kind, C, a, width)
+        step, h = a * losses.sign_of(kind, t), losses.curvature(kind, C, a, width)
         for p in span(start, stop):
-            v = values[p]
-            pull[indices[p]] += step * v
-            diagonal[indices[p]] += h * v * v
-        pull[last] += step * bias
+            x = values[p]
+            out[indices[p]] += step * x
+            diagonal[indices[p]] += h * x * x
+        out[last] += step * bias
         diagonal[last] += h * bias * bias
         if hessian.shape[0] > 0 and h != 0.0:
             _add_products(indices, values, start, stop, bias, h, hessian)
-
-
-@kernel(error_model="numpy")
-def hessian_rows(
-    starts, stops, indices, values, cost, kind, bias, width, alpha, v, product
-):  # fmt: skip
-    """Add what the rows contribute to (Hessian - I) v: sum_i h_i x_i (x_i' v).
-
-    Parameters
-    ----------
-    width : float             as for `gradient_rows`
-    alpha : float64[n_rows]   as `gradient_rows` left it
-    v : float64[n_features + 1]
-    product : float64[n_features + 1]   added to
-    """
-    last = v.shape[0] - 1
-    for i in range(cost.shape[0]):
-        h = _curvature(kind, cost[i], alpha[i], width)
-        if h == 0.0:
-            continue
-        start, stop = starts[i], stops[i]
-        step = h * (row_dot(indices, values, start, stop, v) + bias * v[last])
-        add_row(indices, values, start, stop, bias, step, product)
 
 
 @kernel(error_model="numpy")
@@ -157,7 +135,7 @@ def newton_many(
     kind, epsilon, bias, evaluates, V, norms, center, widths, alpha, out, diagonal, hessians,
     sums, reach, sums_of_values,
 ):  # fmt: skip
-    """Do for each model what `gradient_rows` does, or what `hessian_rows` does.
+    """Do for each model what `newton_rows` does.
 
     Parameters
     ----------
@@ -190,7 +168,7 @@ def newton_many(
             step[j] = h[j] = 0.0
             if not evaluates[j]:
                 if C[j] != 0.0:
-                    step[j] = _curvature(kind, C[j], alpha[i, j], widths[j]) * f[j]
+                    step[j] = losses.curvature(kind, C[j], alpha[i, j], widths[j]) * f[j]
                 continue
             alpha[i, j] = 0.0
             if C[j] == 0.0:
@@ -202,7 +180,7 @@ def newton_many(
             alpha[i, j] = a
             step[j] = a * losses.sign_of(kind, t[j])
             if a != 0.0:
-                h[j] = _curvature(kind, C[j], a, widths[j])
+                h[j] = losses.curvature(kind, C[j], a, widths[j])
                 curved = curved or h[j] != 0.0
         if not some:
             continue

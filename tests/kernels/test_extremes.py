@@ -164,12 +164,12 @@ def newton(r):
     ):
         proximal = kind in (losses.HINGE, losses.L1_SVR)
         alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
-        primal.gradient_rows(
-                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, r.w(), 0.0,
+        for evaluates in (True, False):
+            primal.newton_rows(
+                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, evaluates, r.w(), 0.0,
                 np.zeros(r.n if proximal else 0), width, alpha, pull, diagonal, hessian,
                 np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES), np.zeros(primal.N_VALUES),
             )  # fmt: skip
-        primal.hessian_rows(*r.cut, r.cost, kind, r.bias, width, alpha, r.w(), r.w())
         primal.curvature_along(hessian, np.ones(len(hessian)))
         primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
         assert np.isfinite(alpha).all()
@@ -427,7 +427,7 @@ TRIED = {
     ),
     "orders": (random_orders, ["key_state", "permutation", "schedule", "uniform", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
-    "primal": (newton, ["curvature_along", "gradient_rows", "hessian_rows", "solve"]),
+    "primal": (newton, ["curvature_along", "newton_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),

@@ -86,11 +86,24 @@ class Rows:
             "hessian": np.zeros((n, n) if whole else (0, 0)), "sums": np.zeros(N_SUMS),
             "reach": np.zeros(N_REACHES), "values": np.zeros(N_VALUES),
         }  # fmt: skip
-        primal.gradient_rows(
-            *self.entries, self.sq_norm, self.target, self.cost, self.kind, EPSILON, BIAS, self.w,
-            np.linalg.norm(self.w), self.center, self.width, *found.values(),
-        )  # fmt: skip
+        self.call(True, self.w, *found.values())
         return found
+
+    def call(self, evaluates, v, *of):
+        """Call the kernel for a point, or for a vector."""
+        primal.newton_rows(
+            *self.entries, self.sq_norm, self.target, self.cost, self.kind, EPSILON, BIAS,
+            evaluates, v, np.linalg.norm(v), self.center, self.width, *of,
+        )  # fmt: skip
+
+    def product(self, alpha, v):
+        """Return (Hessian - I) v of the kernel, which writes nothing else."""
+        others = [alpha.copy(), *map(np.zeros, (len(v), (0, 0), N_SUMS, N_REACHES, N_VALUES))]
+        product = np.zeros(len(v))
+        self.call(False, v, others[0], product, *others[1:])
+        assert others[0].tobytes() == alpha.tobytes()
+        assert not any(of.any() for of in others[1:])
+        return product
 
 
 @pytest.fixture(params=KINDS)
@@ -187,11 +200,9 @@ def test_a_hessian_that_is_not_wanted_changes_nothing(rows):
 
 
 def test_a_product_is_that_of_the_hessian(rows):
-    found, v, product = rows.gradient(), np.arange(9.0) - 4, np.zeros(9)
-    cost, alpha = rows.cost, found["alpha"]
-    primal.hessian_rows(*rows.entries, cost, rows.kind, BIAS, WIDTH, alpha, v, product)
+    found, v = rows.gradient(), np.arange(9.0) - 4
     H = found["hessian"] + np.tril(found["hessian"], -1).T
-    np.testing.assert_allclose(product, H @ v, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(rows.product(found["alpha"], v), H @ v, rtol=1e-10, atol=1e-12)
 
 
 def test_rows_of_no_cost_are_as_if_they_were_not_there(rows):
@@ -245,11 +256,7 @@ def test_many_models_do_what_each_does(kind, whole):
             for name, value in found.items():
                 np.testing.assert_allclose(value, one[name], rtol=1e-10, atol=1e-13, err_msg=name)
         else:
-            product = np.zeros(n)
-            of = np.where(rows.cost > 0, before[:, j], 0.0)
-            primal.hessian_rows(
-                *rows.entries, rows.cost, kind, BIAS, widths[j], of, rows.w, product
-            )
+            product = rows.product(np.where(rows.cost > 0, before[:, j], 0.0), rows.w)
             np.testing.assert_allclose(out[:, j], product, rtol=1e-10, atol=1e-13)
             for left in (diagonal[:, j], sums[j], reach[j]):
                 assert not left.any()

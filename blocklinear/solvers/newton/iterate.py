@@ -32,7 +32,7 @@ _MORE_PASSES = 50  # of conjugate gradients than there are weights, which roundi
 
 @dataclass(frozen=True)
 class PassSums:
-    """What `primal.gradient_rows` leaves of a point and all rows; `hessian` is overwritten."""
+    """What `primal.newton_rows` leaves of a point and all rows; `hessian` is overwritten."""
 
     pull: Floats
     diagonal: Floats

@@ -204,15 +204,10 @@ class NewtonPass:
             )  # fmt: skip
             return
         target, cost = task.of_model(0, rows)
-        v, out, width = self.V.reshape(-1), self._out.reshape(-1), float(self._widths[0])
-        if not self._evaluates[0]:
-            kernels.hessian_rows(
-                *rows.arrays, cost, task.kind, self.bias, width, alpha.reshape(-1), v, out
-            )
-            return
-        kernels.gradient_rows(
-            *rows.arrays, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias, v,
-            float(self._norms[0]), center.reshape(-1), width, alpha.reshape(-1), out,
+        kernels.newton_rows(
+            *rows.arrays, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias,
+            bool(self._evaluates[0]), self.V.reshape(-1), float(self._norms[0]), center.reshape(-1),
+            float(self._widths[0]), alpha.reshape(-1), self._out.reshape(-1),
             self._diagonal.reshape(-1), self._hessians[0] if len(self._hessians) else _NONE,
             self._sums[0], self._reach[0], self._values[0],
         )  # fmt: skip
