@@ -276,7 +276,22 @@ class BlockDescent(Solver):
         return np.concatenate([vectors.relative_gaps(*of) for vectors, *of in parts])
 
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
-        """Pass over the data once; return the sums over all problems, and the largest gap."""
+        """Pass over the data once; return the sums over all problems, and the largest gap.
+
+        Or the middle gap that is expected, as soon as all are certain to be more than `enough`.
+        """
+        before = self.counted.copy(), [vectors.terms.copy() for vectors in self.vectors]
+        try:
+            return self._pass_to_certify(stream, enough)
+        except BaseException:  # a resume goes back to where it was
+            self.counted[:], terms = before
+            for vectors, own in zip(self.vectors, terms, strict=True):
+                vectors.terms[:] = own
+            raise
+
+    def _pass_to_certify(
+        self, stream: Iterable[Loaded], enough: float | None
+    ) -> Certificate | float:
         duals, proofs = self._each(lambda v: v.duals), self._proofs(ends=enough is None)
         n_rows, gaps, self.light = self._manifest.n_rows, np.zeros(len(self)), list[int]()
         for loaded in stream:

@@ -79,6 +79,8 @@ class CrammerSinger(WeightVectors):
             return
         alpha_before, W_before = step.alpha.copy(), self.W.copy()
         super()._epochs(step)
+        if self._ended(step):
+            return
         self._extrapolate(step, alpha_before, W_before)
         del alpha_before, W_before
         self._factor = 1.0

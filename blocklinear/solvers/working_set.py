@@ -41,13 +41,13 @@ MOST_PASSES, MOST_EPOCHS = 1024, 16
 those of all rows. Where few rows decide, many passes are cheap, and may be all that pays: 700,000
 file names, C = 100, to 1e-3 in memory take 55 seconds with 64 passes at most, and 21 so."""
 SAMPLED_ROWS = 2048
-"""How many rows a sample has, at least, if there are so many. Measured, the spread of what 500,
+"""How many rows a sample has, at least, if there are so many and they fit. Measured, of what 500,
 1,000 and 2,000 rows say: 0.07 to 0.3, 0.05 to 0.25 and 0.03 to 0.13 of it (60,000 blogs, film
 reviews, source code); more where it is small."""
 _RESIDENT_SHARE, _RESIDENT_ROWS = 8, 1024
 """Where all rows are in memory, one in so many is sampled, but at least so many rows."""
 PAUSE = 2
-"""It is asked again when so many times as many rows were worked on."""
+"""A sample of n rows is asked again when `PAUSE` n rows were worked on."""
 STANDARD_ERRORS = 2.0
 """By so many a gap is to be too large for what a part of a sample tells to be believed."""
 _FIRST_PART = 16
@@ -350,8 +350,9 @@ def _estimate(n: int, sizes: Floats, sums: Floats) -> tuple[Floats, Floats]:
 def sample_entries(manifest: Manifest, room: int, options: TrainOptions) -> int:
     """Return for how many entries, as they are loaded, a sample has memory.
 
-    Packed they take half. With passes over a working set it has a sixteenth of the room for rows in
-    memory, or as much as its least number of rows needs, but no more than an eighth.
+    Packed they take half, or more where values are no decimals: some do not fit then. With passes
+    over a working set it has a sixteenth of the room for rows in memory, or as much as its least
+    number of rows needs, but no more than an eighth.
 
     Parameters
     ----------
@@ -368,8 +369,10 @@ class Sample:
 
     Rows that had their turn last add little, those that wait for it the longest add most, and how
     much less the others add depends on the data and on how far w has moved. So the sample has rows
-    of all blocks, and whatever else becomes of a row, it stays. Of the working set, whose rows are
-    in memory anyway, another sample is drawn: where most rows add nothing, its few may add most.
+    of all blocks, and whatever else becomes of a row, it stays. Which are drawn follows from their
+    positions; what does not fit is left out at random, too, as each block may be sorted. Of the
+    working set, whose rows are in memory anyway, another sample is drawn: where most rows add
+    nothing, its few may add most.
 
     Parameters
     ----------
@@ -377,7 +380,7 @@ class Sample:
 
     Attributes
     ----------
-    size : int                rows that it is to have, and at most as many of the working set
+    size : int                rows that are drawn; of the working set so many to twice as many
     """
 
     def __init__(self, manifest: Manifest, capacity: int) -> None:
@@ -395,10 +398,11 @@ class Sample:
         self._all = group.rows if group.n_rows == self._n_rows else None
         if self._all is None and not self._taken[list(group.blocks)].all():
             self._taken[list(group.blocks)] = wanted[list(group.blocks)]
-            own = group.rows.positions % max(self._n_rows // self.size, 1) == 0
+            drawn = _draws(group.rows.positions)
+            own = drawn * self._n_rows < self.size
             own &= np.repeat(wanted[list(group.blocks)], np.diff(group.starts))
             chosen = np.flatnonzero(own)
-            self._rows.replace(group, chosen, np.zeros(len(chosen)))
+            self._rows.replace(group, chosen, (1.0 - drawn[chosen]) * group.rows.lengths[chosen])
 
     def strata(self, working_set: WorkingSet, ranges: NDArray[np.uint16], n: int) -> list[Stratum]:
         """Return rows that are in the working set, and rows that are not, of n in all.
@@ -423,6 +427,16 @@ class Sample:
             if len(drawn):
                 found.append(Stratum(n_all, len(drawn), parts))
         return found
+
+
+def _draws(positions: NDArray[np.int64]) -> Floats:
+    """Return numbers from 0 to below 1, float64[n], which follow from the positions of rows alone.
+
+    They are mixed as by half of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    """
+    x = positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.asarray((x >> np.uint64(11)) * 2.0**-53)
 
 
 def n_sampled(n: int) -> int:

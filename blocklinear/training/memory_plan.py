@@ -128,7 +128,7 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not solver.l1:
-        room = spare - needs.with_copies
+        room = max(spare - needs.with_copies, 0)
         enough = room - needs.sampled(room) >= needs.recomputed
         copied = min(room, copied) if group < n_blocks and enough else 0
         spare -= needs.copies(copied)

@@ -236,7 +236,7 @@ class Run(ABC):
             if facts["method"].get("by_pass", []) != by_pass:
                 raise ValueError("other models share a pass")
             self.solver.state = facts["method"]
-        except (LookupError, ValueError) as error:  # numbers that contradict each other
+        except (LookupError, TypeError, ValueError) as error:  # numbers that contradict each other
             raise self._checkpoint.damaged("the state of the method is impossible") from error
         self._checkpoint.load(self._arrays)
         self._saved = True
@@ -485,9 +485,8 @@ class GroupRun(Run):
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
-        self.early = facts.get("early", False)
-        self.first = tuple(facts.get("first", self.first))
-        self.solver.started_warm = facts.get("started_warm", False)
+        self.early, self.first = facts["early"], tuple(facts["first"])
+        self.solver.started_warm = facts["started_warm"]
         super().resume(facts)
         self.solver.restore(self.pass_over)
 

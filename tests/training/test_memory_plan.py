@@ -19,6 +19,7 @@ from blocklinear.training.memory_plan import (
     budget_for_newton,
     plan_again,
     plan_memory,
+    plan_that_fits,
 )
 from training.small import split_text
 
@@ -134,6 +135,23 @@ def test_a_plan_fits_or_names_a_budget_that_does(large, memory, options, n_block
         assert plan.group == min(options.group, n_blocks)
     if plan.group == n_blocks or options.average:
         assert plan.working_set_entries == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"selection": "permute"}, {"method": "pegasos"}], ids=str)
+def test_a_budget_that_holds_little_more_than_is_needed(large, options):
+    """No part of it is less than nothing, whatever is left over."""
+    manifest, options = store_of(large, 20, 1000), TrainOptions(group=2, **options)
+    with pytest.raises(MemoryBudgetError) as error:
+        plan_memory(manifest, replace(options, memory_bytes=MIB))
+    enough = named_budget(error.value)
+    plans = [
+        plan_that_fits(manifest, replace(options, memory_bytes=memory))
+        for memory in range(enough - MIB, enough + MIB, 20_000)
+    ]
+    found = [plan for plan in plans if plan is not None]
+    assert len(plans) > len(found) > 50
+    for plan in found:
+        assert min(plan.pin_bytes, plan.spare_bytes, plan.working_set_entries) >= 0
 
 
 @pytest.mark.parametrize("group", [None, 1, 3, 50])

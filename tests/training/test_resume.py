@@ -13,6 +13,8 @@ from blocklinear.ingest.add import add
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
 from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
+from blocklinear.solvers.protocol import Abandoned
+from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.solvers.working_set import WorkingSet
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
@@ -334,6 +336,62 @@ def test_stopped_after_an_outer_iteration_that_may_be_the_last(store, monkeypatc
     else:
         assert certificate[:2] == [groups[2], tuple(b for b in ahead if b not in groups[2])]
         assert sorted(chain.from_iterable(certificate)) == sorted(chain.from_iterable(first))
+
+
+class Checked(Exception):
+    pass
+
+
+@pytest.mark.parametrize("solver", [3, 4, 13])
+def test_a_certificate_that_is_stopped_changes_nothing(store, monkeypatch, solver):
+    """After an early end it counts the rows that had no turn, from which estimates follow."""
+    ended = property(lambda self: bool(self.counted.sum() >= 2))
+    monkeypatch.setattr(BlockDescent, "reached", ended)
+    monkeypatch.setattr(Stopping, "wants_certificate", lambda *_: True)
+    certify, seen = BlockDescent.certify, []
+
+    def stopped(self, stream, enough=None):
+        def some():
+            for number, loaded in enumerate(stream):
+                if number == 2:
+                    seen.append((self.counted.sum(), self.estimate().gap))
+                    raise Abandoned
+                yield loaded
+
+        before = self.counted.copy(), self.estimate()
+        with pytest.raises(Abandoned):
+            certify(self, some())
+        assert (self.counted == before[0]).all()
+        assert self.estimate() == before[1]
+        assert seen[0][0] > before[0].sum()
+        raise Checked
+
+    monkeypatch.setattr(BlockDescent, "certify", stopped)
+    with pytest.raises(Checked):
+        train(store, long_problem().options(solver=solver, group=2, gap=1e-9))
+
+
+@pytest.mark.parametrize("solver", [3, 4])
+def test_epochs_end_where_the_gap_is_small_enough(tmp_path, monkeypatch, solver):
+    """Where all rows are in memory the rest of the epochs, and what follows them, is left out."""
+    entries, epochs, epoch = [], [], WeightVectors._epoch
+
+    def noting(self, step, number, order):
+        epoch(self, step, number, order)
+        epochs.append(number)
+        entries.append((step.outer, self.reached))
+
+    monkeypatch.setattr(WeightVectors, "_epoch", noting)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5000, 20)).round(2)
+    value = X @ rng.normal(size=20) + 2 * rng.normal(size=5000)
+    labels = np.where(value > 0, 1.0, -1.0) if solver == 3 else np.digitize(value, [-3, 0, 3]) * 1.0
+    problem = Problem(X, labels, solver, cost=0.3)
+    train(split_problem(tmp_path, problem, 2), problem.options(gap=1e-2, epochs=4, method="dual"))
+    assert max(epochs) == 3
+    last = entries[-1][0]
+    told = [reached for outer, reached in entries if outer == last]
+    assert told.index(True) == len(told) - 1
 
 
 def check_stops_while_waiting(store, monkeypatch, changes):
