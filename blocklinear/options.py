@@ -546,8 +546,8 @@ class TrainOptions:
             _check("bias", self.bias, self.bias > 0.0, "above 0 where its weight is free")
             fits = self.solver not in (4, 21)
             _check("solver", self.solver, fits, "neither 4 nor 21 where the bias is free")
-            rule = "used without pegasos and --average where the bias is free"
-            _check("method", self.method, not (pegasos or self.average), rule)
+            _check("method", self.method, not pegasos, "another where the bias is free")
+            _check("average", self.average, not self.average, "left out where the bias is free")
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")

@@ -33,7 +33,9 @@ def make_task(manifest: Manifest, options: TrainOptions) -> Task:
     if not crammer_singer and (options.solver > 7 or len(class_labels(manifest)) <= 2):
         return make_problem(manifest, options)
     models = make_models(manifest, options)
-    check_shared(options, f"here are {len(models.labels)} classes", patience=crammer_singer)
+    of_each = "-s 4 has a weight vector for each class"
+    why = of_each if crammer_singer else f"here are {len(models.labels)} classes"
+    check_shared(options, why, patience=crammer_singer)
     return models
 
 

@@ -499,7 +499,13 @@ class _Validation:
         return len(self._kept) - 1
 
     def result(self, metric: str) -> CrossValidation:
-        """Return the report, and what the best C predicts."""
+        """Return the report, and what the best C predicts; warn of folds without the metric."""
+        folds = [fold for fold in self._scores[0].folds if fold["rows"]]
+        unknown = sum(math.isnan(fold.get(metric, math.nan)) for fold in folds)
+        if unknown:
+            where = f"{unknown} of {len(folds)} folds, whose rows are of one class"
+            so = ": the smallest C is taken" if unknown == len(folds) else ""
+            self.listener(Warned(f"{metric} is unknown in {where}{so}"))
         report = ValidationReport(
             metric,
             self._scores,

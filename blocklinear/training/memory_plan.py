@@ -240,6 +240,7 @@ class _Needs:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
         vectors += options.patience is not None
         self._program = PROCESS_BYTES + besides
+        self._trained = vectors * width
         self._vectors = vectors * trained + kept * model_bytes(manifest)
         self.fixed = self._program + self._vectors
         self.newton = of_newton * trained
@@ -313,13 +314,16 @@ class _Needs:
             f"{format_size(self._program)}, "
         )
         if group < 1 or needed > budget:
+            kept = f" and {self._kept} of {manifest.dimension}" if self._kept else ""
+            smaller = ", or a smaller --group" if group > 1 else ", or split into more blocks"
+            if self.fixed > budget:  # whatever blocks take
+                smaller = ""
             raise MemoryBudgetError(
-                f"{too_small}{self._vectors // weight_bytes(manifest)} weight vectors of "
-                f"{counted(manifest.n_features, 'feature')} {format_size(self._vectors)}, and "
-                f"{max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of the "
-                f"next group, {format_size(blocks)}",
-                f"give --memory {enough(max(needed, self.making))} or more"
-                + (", or a smaller --group" if group > 1 else ", or split into more blocks"),
+                f"{too_small}{self._trained} weight vectors of "
+                f"{counted(manifest.n_features, 'feature')}{kept} {format_size(self._vectors)}, "
+                f"and {max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of "
+                f"the next group, {format_size(blocks)}",
+                f"give --memory {enough(max(needed, self.making))} or more" + smaller,
             )
         if self.making > budget:
             raise MemoryBudgetError(

@@ -260,6 +260,23 @@ def test_more_folds_than_rows_leave_one_out(tmp_path, trained):
     assert np.isnan(found.report.scores[0].mean("auc"))
 
 
+@pytest.mark.parametrize(("n_folds", "unknown"), [(20, 9), (2, 1)])
+def test_folds_of_one_class_have_no_auc(tmp_path, n_folds, unknown):
+    """By which the best C is to be found: of none it is the smallest, and that is said."""
+    problem, heard = problem_of("two"), Heard()
+    labels = np.where(np.arange(9) == 8, 1.0, -1.0)
+    store = split_problem(tmp_path, replace(problem, X=problem.X[:9], labels=labels))
+    found = cross_validate(
+        store, problem.options(), n_folds=n_folds, costs=[1.0, 0.1], metric="auc", listener=heard
+    )
+    n = min(n_folds, 9)
+    so = ": the smallest C is taken" if unknown == n else ""
+    expected = f"auc is unknown in {unknown} of {n} folds, whose rows are of one class{so}"
+    assert heard.of(Warned)[-1].message == expected
+    if so:
+        assert found.report.best.cost == 0.1
+
+
 def test_a_fold_without_rows(tmp_path):
     problem = problem_of("two")
     problem = replace(problem, X=problem.X[:7], labels=np.resize([1.0, -1.0], 7))
