@@ -341,7 +341,7 @@ class WeightVectors(ABC):
                 break
 
     def _ended(self, step: BlockStep) -> bool:
-        """Return whether rows that are all in memory have told that there is no more to be done."""
+        """Return whether the gap is small enough, as rows tell that are all in memory."""
         return step.steps == 1 and self.reached
 
     def _order(self, step: BlockStep, epoch: int) -> NDArray[np.int64]:

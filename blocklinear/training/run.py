@@ -485,8 +485,9 @@ class GroupRun(Run):
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
-        self.early, self.first = facts["early"], tuple(facts["first"])
-        self.solver.started_warm = facts["started_warm"]
+        self.early = facts.get("early", False)
+        self.first = tuple(facts.get("first", self.first))
+        self.solver.started_warm = facts.get("started_warm", False)
         super().resume(facts)
         self.solver.restore(self.pass_over)
 
