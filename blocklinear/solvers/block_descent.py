@@ -54,7 +54,8 @@ class BlockDescent(Solver):
         Entries of rows that may be kept in memory; they are not copied where one group holds all
         blocks.
     samples : bool
-        Whether some of them are a sample, which tells how large P - D is.
+        Whether some of them are a sample, which tells how large P - D is; and averages are taken of
+        weights. The workers of a cluster do neither, as both are of all their parts.
 
     Attributes
     ----------
@@ -87,7 +88,7 @@ class BlockDescent(Solver):
         lent = sum(one.W.size for one in vectors) if self._lends else 0
         self._working_set = WorkingSet(manifest, room, lent)
         for one in vectors:
-            one.averages = not self._lends
+            one.averages = samples and not self._lends
         self.passes, self.goal = np.ones(1), np.zeros(1)
         self.counted = np.zeros(len(manifest.blocks), np.bool_)
         self._threads = ThreadPoolExecutor(min(options.threads, len(vectors)), "descent")
@@ -240,7 +241,7 @@ class BlockDescent(Solver):
     @property
     def reached(self) -> bool:
         """Whether P - D of all is as small as it is to be, as the sample tells."""
-        return all(vectors.ends_early and vectors.reached for vectors in self._trained)
+        return all(vectors.reached for vectors in self._trained)
 
     @property
     def n_sv(self) -> int:

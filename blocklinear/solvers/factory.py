@@ -79,8 +79,7 @@ def make_descent(
 ) -> BlockDescent:
     """Return the coordinate descent of a task whose models do not depend on each other.
 
-    All models are trained as long as it is used, whatever was proven of them; there is
-    no sample and no average, as those of a cluster are of all its parts.
+    All models are trained as long as it is used, whatever was proven of them.
 
     Parameters
     ----------
@@ -94,10 +93,7 @@ def make_descent(
         vectors: Sequence[WeightVectors] = [one]
     else:
         vectors = _models(manifest, options, task, folder, numbers)
-    descent = BlockDescent(vectors, manifest, options, working_set_entries, samples=False)
-    for some in vectors:
-        some.averages = False
-    return descent
+    return BlockDescent(vectors, manifest, options, working_set_entries, samples=False)
 
 
 def _models(

@@ -134,11 +134,6 @@ class SingleModel(WeightVectors):
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip
 
-    def discard(self) -> None:
-        """Delete the scratch files."""
-        super().discard()
-        self._preferences.discard()
-
 
 class AveragedBlocks(SingleModel):
     """AvgBlock (Yu, 7.2): each block step solves its rows alone; the model is the mean of their w.

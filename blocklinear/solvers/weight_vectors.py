@@ -433,7 +433,7 @@ class WeightVectors(ABC):
 
     @property
     def ends_early(self) -> bool:
-        """Whether samples can tell that an outer iteration need not go on.
+        """Whether samples may tell that an outer iteration need not go on.
 
         Not of a violation that is asked for, which is one of all rows; nor where the bias is free,
         as no row tells of the imbalance of alpha.
@@ -446,8 +446,8 @@ class WeightVectors(ABC):
 
     @property
     def reached(self) -> bool:
-        """Whether P - D is as small as it is to be, as sampled last."""
-        return bool((np.fmin(*self._remaining) <= self.goals).all())
+        """Whether P - D is as small as it is to be, as sampled last, if that may end it early."""
+        return self.ends_early and bool((np.fmin(*self._remaining) <= self.goals).all())
 
     def forget_sample(self) -> None:
         """Take what was sampled last to tell nothing any more, as w has changed."""
@@ -653,8 +653,8 @@ class WeightVectors(ABC):
 
     def discard(self) -> None:
         """Delete the scratch files."""
-        self.alpha.discard()
-        self._ranges.discard()
+        for array in (self.alpha, *self.row_arrays.values()):
+            array.discard()
 
 
 def _merged(
