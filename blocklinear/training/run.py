@@ -418,7 +418,8 @@ class GroupRun(Run):
         loaded ahead after it.
         """
         order = self.block_groups(self.outer + 1)
-        first = None if last else order[0]
+        first = order[0] if self.finished else self.block_groups(self.outer)[self.done]
+        first = None if last else first
         if last and self.outer:
             groups, left = self.block_groups(self.outer), set(range(len(self.manifest.blocks)))
             memory, order = [*groups, order[0]][self.done - 1 : self.done + 1], []

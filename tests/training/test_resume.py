@@ -394,6 +394,24 @@ def test_epochs_end_where_the_gap_is_small_enough(tmp_path, monkeypatch, solver)
     assert told.index(True) == len(told) - 1
 
 
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_what_is_loaded_ahead_of_a_resume_is_worked_on_next(store, monkeypatch, done):
+    options = long_problem().options(group=2, max_outer=3, gap=1e-9, checkpoint_s=1e-9)
+    heard = Heard()
+    with pytest.raises(StoppedError):
+        train(store, options, heard, halt=lambda: len(heard.of(BlockStep)) >= done)
+    streams, stream = [], GroupLoader.stream
+
+    def noting(self, groups, following=None):
+        streams.append(([*groups], following))
+        return stream(self, groups, following)
+
+    monkeypatch.setattr(GroupLoader, "stream", noting)
+    train(store, replace(options, resume=True))
+    (_, ahead), (first, _) = streams[:2]
+    assert ahead == first[0]
+
+
 def check_stops_while_waiting(store, monkeypatch, changes):
     asked = {"group": 2, "max_outer": 3, "gap": 1e-9, "seed": 4} | changes
     options = long_problem().options(**asked, run="waits")
