@@ -418,8 +418,7 @@ class GroupRun(Run):
         loaded ahead after it.
         """
         order = self.block_groups(self.outer + 1)
-        first = order[0] if self.finished else self.block_groups(self.outer)[self.done]
-        first = None if last else first
+        next_one = order[0] if self.finished else self.block_groups(self.outer)[self.done]
         if last and self.outer:
             groups, left = self.block_groups(self.outer), set(range(len(self.manifest.blocks)))
             memory, order = [*groups, order[0]][self.done - 1 : self.done + 1], []
@@ -428,8 +427,8 @@ class GroupRun(Run):
                 left -= {*group}
         if blocks is not None and (len(order) > 1 or not blocks):
             order = [tuple(b for b in group if b in blocks) for group in order]
-        order = [group for group in order if group]
-        for number, loaded in enumerate(self.loader.stream(order, first) if order else ()):
+        order, ahead = [group for group in order if group], None if last else next_one
+        for number, loaded in enumerate(self.loader.stream(order, ahead) if order else ()):
             if number and self.halt():
                 raise Abandoned
             yield loaded
