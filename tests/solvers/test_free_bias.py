@@ -213,8 +213,8 @@ def test_rows_without_a_loss_leave_it_alone(tmp_path):
         ({"bias": -1.0}, "bias is -1.0, but must be above 0"),
         ({"bias": 0.0}, "bias is 0.0, but must be above 0"),
         ({"solver": 4}, "neither 4 nor 21"),
-        ({"method": "pegasos"}, "without pegasos"),
-        ({"average": True, "epochs": None}, "without pegasos and --average"),
+        ({"method": "pegasos"}, "must be another where the bias is free"),
+        ({"average": True, "epochs": None}, "average is True, but must be left out"),
     ],
 )
 def test_where_it_is_refused(changes, said):
