@@ -259,7 +259,7 @@ class Proof:
         self.recomputed += recomputed
         self.n += n
 
-    def remaining(self, n_rows: float) -> Floats:
+    def remaining(self, n_rows: int) -> Floats:
         """Return what P - D is as far as the rows so far tell of `n_rows`.
 
         W is taken to be what a pass would make of alpha.

@@ -503,7 +503,7 @@ class _Validation:
         folds = [fold for fold in self._scores[0].folds if fold["rows"]]
         unknown = sum(math.isnan(fold.get(metric, math.nan)) for fold in folds)
         if unknown:
-            where = f"{unknown} of {len(folds)} folds, whose rows are of one class"
+            where = f"{unknown} of {len(folds)} folds, whose rows are of one class or weigh nothing"
             so = ": the smallest C is taken" if unknown == len(folds) else ""
             self.listener(Warned(f"{metric} is unknown in {where}{so}"))
         report = ValidationReport(

@@ -231,8 +231,8 @@ class BlockDescent(Solver):
         """Let a sample tell whether P - D is small enough; after the last block step how large."""
         if self._sample is None:
             return
+        self._take(group)
         sample = self._sample
-        sample.take(group, self.counted)
         counts = np.array([block.rows for block in self._manifest.blocks])
         unseen = int(counts[~self.counted].sum()) if self.started_warm else 0
         goal = float(self.goal[0]) if outer == 1 and self.started_warm else None
@@ -288,6 +288,7 @@ class BlockDescent(Solver):
             self.counted[:], terms = before
             for vectors, own in zip(self.vectors, terms, strict=True):
                 vectors.terms[:] = own
+            self._note_counted(())
             raise
 
     def _pass_to_certify(

@@ -51,6 +51,7 @@ PAUSE = 2
 STANDARD_ERRORS = 2.0
 """By so many a gap is to be too large for what a part of a sample tells to be believed."""
 _FIRST_PART = 16
+"""One row in so many of a sample is asked at first, and no more at a time out of core."""
 
 
 def next_passes(number: int, first: tuple[float, float], passes: tuple[float, float]) -> int:

@@ -129,8 +129,8 @@ def plan_memory(
     spare -= held_out
     if not solver.l1:
         room = max(spare - needs.with_copies, 0)
-        enough = room - needs.sampled(room) >= needs.recomputed
-        copied = min(room, copied) if group < n_blocks and enough else 0
+        holds_w = room - needs.sampled(room) >= needs.recomputed
+        copied = min(room, copied) if group < n_blocks and holds_w else 0
         spare -= needs.copies(copied)
     else:  # all columns are kept only with products of many of them
         full = whole + PRODUCTS_BYTES
