@@ -271,12 +271,12 @@ class WorkingSet:
             yield rows, self._unpacked(some, rows)
 
     def _unpacked(self, which: NDArray[np.int64], rows: RowView) -> Iterator[NDArray[np.int64]]:
-        """Unpack entries of rows, as many as there is room for at a time; yield which these are."""
+        """Unpack entries of rows, so many at a time; yield which rows these are."""
         done = 0
         while done < len(which):
             n = packed_rows.unpack_rows(
-                which[done:], self._planes, self._words, rows.starts[done:], rows.stops[done:],
-                rows.indices, rows.values,
+                which[done:], ENTRIES_AT_ONCE, self._planes, self._words, rows.starts[done:],
+                rows.stops[done:], rows.indices, rows.values,
             )  # fmt: skip
             yield np.arange(done, done + n)
             done += n

@@ -300,7 +300,7 @@ def scaled_columns(r):
 
 def packed(r):
     picked = np.arange(r.n)[::-1].copy()
-    for planes, room, size in product((0, 1, 2), (0, 10, 200), (17, 1000)):
+    for planes, room, most in product((0, 1, 2), (0, 10, 200), (1, 17, 1000)):
         words, kept = np.empty(2 + room), np.zeros(r.n, np.bool_)
         integers = words.view(np.int64)
         n = packed_rows.pack_rows(
@@ -314,8 +314,9 @@ def packed(r):
             found = packed_rows.rows_in_part(KEY, *region, integers, ranges, first, last, which)
             assert 0 <= found <= n
         starts, stops = np.empty((2, n), np.int64)
+        size = max(most, 17)
         indices, values = np.empty(size, np.uint32), np.empty(size, r.dtype)
-        done = packed_rows.unpack_rows(which, planes, words, starts, stops, indices, values)
+        done = packed_rows.unpack_rows(which, most, planes, words, starts, stops, indices, values)
         assert 0 < done <= n or not n
         places = integers[which[:done]], starts, stops
         for i, start, stop in zip(*(of[:done].tolist() for of in places), strict=True):

@@ -115,6 +115,26 @@ def test_blocks_without_room_share_what_there_is(store, groups):
     assert all(kept_of(working_set, groups(block), 2) == 2 for block in range(3, N_BLOCKS))
 
 
+def test_runs_do_not_depend_on_rows_seen_before(store, groups, monkeypatch):
+    """A resumed run, which has not seen them, makes the same calls."""
+    monkeypatch.setattr(working_sets, "ENTRIES_AT_ONCE", 10)
+    longest = [int(groups(k).rows.lengths.max()) for k in range(N_BLOCKS)]
+    block, other = int(np.argmin(longest)), int(np.argmax(longest))
+    assert 10 < longest[block] < longest[other]
+    found = []
+    for before in ([], [other]):
+        working_set = WorkingSet(store.manifest, store.manifest.nnz)
+        for k in [*before, block]:
+            group = groups(k)
+            working_set.replace(group, np.arange(group.n_rows), np.ones(group.n_rows))
+        ranges = np.zeros(store.manifest.n_rows, np.uint16)
+        ranges[group.rows.positions] = 1
+        which = working_set.in_part(turns(1, 1, 0), ranges, 0.0, 1.0)
+        found.append([run.tolist() for _, runs in working_set.rows(which) for run in runs])
+    assert found[0] == found[1]
+    assert len(found[0]) > 1
+
+
 @pytest.mark.parametrize("lent", [0, 1, 300, 1200, 1 << 20])
 def test_memory_that_is_lent_is_that_of_the_first_rows(store, groups, lent):
     """What rows of other blocks have is as it was; there may be more than rows take."""

@@ -150,14 +150,15 @@ def rows_in_part(key, begins, counts, integers, ranges, first, last, out):
 
 
 @kernel(error_model="numpy")
-def unpack_rows(which, planes, words, starts, stops, indices, values):
-    """Unpack entries of rows one after the other, as many as there is room for; return how many.
+def unpack_rows(which, most, planes, words, starts, stops, indices, values):
+    """Unpack entries of rows one after the other, at least one row; return how many.
 
     Parameters
     ----------
     which : int64[k]          where the rows are in the tables, in the order wanted
+    most : int                entries of several rows
     planes, words :           as for `pack_rows`
-    starts, stops, indices, values :    written
+    starts, stops, indices, values :    written; with room for so many entries, and for any row
     """
     integers, singles = words.view(np.int64), words.view(np.int32)
     halves, octets = words.view(np.uint16), words.view(np.uint8)
@@ -172,7 +173,7 @@ def unpack_rows(which, planes, words, starts, stops, indices, values):
         source = np.uint64(integers[place + np.uint64(1)])
         n = np.uint64(integers[place + np.uint64(2)] >> 8)
         form = integers[place + np.uint64(2)] & 255
-        if at + n > np.uint64(indices.shape[0]):
+        if k > 0 and at + n > np.uint64(most):
             return k
         source += np.uint64(HEADER)
         if form == DOUBLE:
