@@ -64,9 +64,10 @@ class TextOptions:
 
     Attributes
     ----------
-    index_base : {1, 0, "auto"}
-        Smallest feature index; ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, and needs
-        files. It has no effect when features are hashed.
+    index_base : {None, 1, 0, "auto"}
+        Smallest feature index; None is that of the model or the store that the rows are read for,
+        else 1. ``"auto"`` is 0 if an index 0 occurs anywhere, else 1, and needs files. It has no
+        effect when features are hashed.
     base_of : str
         What determined the index base, such as "the model", for messages.
     threads : int
@@ -107,7 +108,7 @@ class TextOptions:
         Record the SHA-256 of each input in the store, in addition to its XXH64.
     """
 
-    index_base: int | str = 1
+    index_base: int | str | None = None
     base_of: str = ""
     threads: int = field(default_factory=_cpus)
     memory_bytes: int = field(default_factory=default_budget)
@@ -128,7 +129,8 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         check_types(self)
-        _check("index base", self.index_base, self.index_base in (0, 1, "auto"), "0, 1 or 'auto'")
+        known = (None, 0, 1, "auto")
+        _check("index base", self.index_base, self.index_base in known, "0, 1 or 'auto'")
         _check(
             "threads", self.threads, 1 <= self.threads <= MOST_THREADS, f"from 1 to {MOST_THREADS}"
         )
@@ -159,7 +161,7 @@ class TextOptions:
     @property
     def smallest_index(self) -> int:
         """Smallest index that is not refused."""
-        return 1 if self.index_base == 1 and not self.hash_bits else 0
+        return 1 if self.index_base in (None, 1) and not self.hash_bits else 0
 
     @property
     def takes_sha256(self) -> bool:
@@ -281,8 +283,7 @@ class AddOptions:
     Attributes
     ----------
     text : TextOptions
-        How the text is read. Index base and hashing are those of the store, for which
-        ``index_base="auto"`` stands.
+        How the text is read. Index base and hashing are those of the store.
     batch : str or None
         Name of the batch; None numbers it.
     blocks : int or None
@@ -296,7 +297,7 @@ class AddOptions:
         inputs in this order, by size and digest, whatever their paths. Only some are refused.
     """
 
-    text: TextOptions = field(default_factory=lambda: TextOptions(index_base="auto"))
+    text: TextOptions = field(default_factory=TextOptions)
     batch: str | None = None
     blocks: int | None = None
     allow_duplicate: bool = False

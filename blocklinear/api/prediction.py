@@ -146,8 +146,6 @@ def predict(
         decisions = found.decision_function(rows).reshape(-1, found.n_columns)
         return predicted(found, decisions, decision=decision, probability=probability)
     inputs = [os.fspath(path) for path in path_list(rows)]
-    if options is None:
-        options = TextOptions(index_base=found.index_base, base_of="the model")
     how = options_of(TextOptions, options, settings, "predict")
     if output is not None:
         with telling(listener, verbose) as tell:
@@ -234,8 +232,6 @@ def evaluate(
     if y is not None:
         raise UsageError("y is given for text, which has labels of its own", "leave it out")
     inputs = [os.fspath(path) for path in path_list(rows)]
-    if options is None:
-        options = TextOptions(index_base=found.index_base, base_of="the model")
     how = options_of(TextOptions, options, settings, "evaluate")
     with telling(listener, verbose) as tell:
         return evaluate_text(

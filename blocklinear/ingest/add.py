@@ -292,7 +292,7 @@ def split_options(manifest: Manifest, options: AddOptions, sha256: bool) -> Spli
     """Return the options that the store was made with, and those of reading."""
     text = replace(options.text, record_sha256=options.text.record_sha256 or sha256)
     _refuse_other("number of hash bits", manifest.hash_bits, text.hash_bits or manifest.hash_bits)
-    if not manifest.hash_bits and text.index_base != "auto":
+    if not manifest.hash_bits and text.index_base not in (None, "auto"):
         _refuse_other("index base", manifest.index_base, text.index_base)
     return SplitOptions(
         text=replace(

@@ -150,7 +150,7 @@ def predict_stream(
         raise UsageError("a positive class is used with --report", "leave out --positive")
     confusion = Confusion(model.labels, positive, model.classes) if classes else None
     place = Output.of(output, inputs)
-    options = text_options or TextOptions(index_base=model.index_base, base_of="the model")
+    options = text_options or TextOptions()
     reader, base = _reader(model, inputs, options, strict)
     score = score_of(model)
     table = np.array(model.outcomes)
@@ -318,6 +318,8 @@ def _reader(
             "predict tables by the command blocklinear predict, or rows by TablePredictor",
         )
     options = replace(options, hash_bits=model.hash_bits)
+    if options.index_base is None:
+        options = replace(options, index_base=model.index_base, base_of="the model")
     if options.seeks_base:
         raise UsageError("rows are predicted before their index base is known", "give 0 or 1")
     if strict:

@@ -83,6 +83,9 @@ def test_keywords_of_text_and_of_blocks(rows, tmp_path):
     plain = blocklinear.split(rows, tmp_path / "p", blocks=2, index_base=0)
     assert blocklinear.add(plain, rows, allow_duplicate=True, threads=1).manifest.index_base == 0
     assert blocklinear.check(rows, index_base=0).index_base == 0
+    options = AddOptions(text=TextOptions(threads=1))  # names no index base
+    added = blocklinear.add(plain, rows, options, batch="third", allow_duplicate=True)
+    assert added.manifest.index_base == 0
 
 
 def test_a_grid_and_folds_by_keyword(store):

@@ -6,6 +6,7 @@ from sklearn.datasets import load_svmlight_file
 
 import blocklinear
 from blocklinear.errors import InputError, UsageError, WrongTypeError
+from blocklinear.options import TextOptions
 
 
 @pytest.fixture
@@ -41,6 +42,21 @@ def test_a_model_may_be_given_as_its_path(model, rows, tmp_path):
     model.save(tmp_path / "model")
     for path in (tmp_path / "model", str(tmp_path / "model")):
         assert np.array_equal(blocklinear.predict(rows, path), blocklinear.predict(rows, model))
+
+
+def test_options_of_text_leave_the_numbers_of_features_to_the_model(rows, tmp_path):
+    store = blocklinear.split(rows, tmp_path / "from0", blocks=2, index_base=0)
+    model = blocklinear.train(store)
+    expected = blocklinear.predict(rows, model)
+    score = str(blocklinear.evaluate(rows, model))
+    options = TextOptions(threads=1)  # names no index base
+    assert np.array_equal(blocklinear.predict(rows, model, options=options), expected)
+    blocklinear.predict(rows, model, tmp_path / "labels", options=options)
+    assert np.array_equal(np.loadtxt(tmp_path / "labels"), expected)
+    assert str(blocklinear.evaluate(rows, model, options=options)) == score
+    other = blocklinear.predict(rows, model, options=TextOptions(index_base=1), decision=True)
+    assert np.array_equal(other, blocklinear.predict(rows, model, index_base=1, decision=True))
+    assert not np.array_equal(other, blocklinear.predict(rows, model, decision=True))
 
 
 def test_more_classes_and_values(store, rows, tmp_path):

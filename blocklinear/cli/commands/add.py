@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     text: Any = given(threads=args.threads, memory_bytes=args.memory)
     options = AddOptions(
         text=TextOptions(
-            index_base="auto" if args.index_base is None else args.index_base,
+            index_base=args.index_base,
             on_error=args.on_error,
             max_errors=args.max_errors,
             max_features=args.max_features,

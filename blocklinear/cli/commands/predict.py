@@ -111,11 +111,7 @@ def run(args: argparse.Namespace) -> int:
         return _predict_table(args, model, output)
     if args.keep:
         raise UsageError("--keep is for tables", "predict a table with a model of tables")
-    chosen: dict[str, Any] = {
-        "index_base": model.index_base,
-        "base_of": "the model",
-        **reading(args),
-    }
+    chosen: dict[str, Any] = reading(args)
     if args.threads is not None:
         chosen["threads"] = args.threads
     if args.memory is not None:

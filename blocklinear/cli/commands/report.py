@@ -158,5 +158,6 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
 
         refuse_text_options(args)
         return evaluate_tables(model, [args.test], name="the model", positive=positive)
-    options = TextOptions(index_base=model.index_base, base_of="the model", **reading(args))
-    return evaluate_text(model, [args.test], text_options=options, positive=positive)
+    return evaluate_text(
+        model, [args.test], text_options=TextOptions(**reading(args)), positive=positive
+    )

@@ -50,7 +50,7 @@ def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
         model,
         [arguments.text],
         output,
-        text_options=TextOptions(index_base=model.index_base, base_of="the model", **given),
+        text_options=TextOptions(**given),
         probability=arguments.probability,
     )
     if not arguments.quiet:
