@@ -124,7 +124,12 @@ class ModelParameters:
 
     @property
     def named(self) -> Classes:
-        """Labels as they are named, by their numbers: `classes`, or false and true of a table."""
+        """Labels as they are named, by their numbers: `classes`, or false and true of a table.
+
+        None if the target is ignored: 1 and -1 are no values of it.
+        """
+        if not self.is_classifier:
+            return {}
         return named_labels(self.metadata.get("recipe"), self.classes)
 
     @property

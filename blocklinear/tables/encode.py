@@ -285,7 +285,8 @@ class Encoder:
         """
         target = self._recipe.target
         array = part.columns[target.name]
-        refuse_missing(part, target.name, array, "the target")
+        fix = "leave out rows without one; to predict, a table needs no such column"
+        refuse_missing(part, target.name, array, "the target", fix)
         if target.kind != "text":
             return numbers_of(part, target.name, array, is_target=True)[0]
         strings = array.dictionary_decode() if hasattr(array, "dictionary") else array
@@ -305,7 +306,7 @@ class Encoder:
         if name is None:
             return None
         array = part.columns[name]
-        refuse_missing(part, name, array, "the weight")
+        refuse_missing(part, name, array, "the weight", "leave out rows without one")
         weights, _ = numbers_of(part, name, array)
         bad = np.flatnonzero(weights < 0)
         if len(bad):
@@ -360,7 +361,7 @@ class EncodedTable(Table):
         self.kind, self.n_rows, self.n_columns = "table", part.n_rows, n_features
         self.any_width = True  # a dictionary grows
         last = part.first + part.n_rows - 1
-        self.place = f"{part.place}, {part.unit}s {part.first} to {last}"
+        self.place = f"{part.place}, rows {part.first} to {last}"
         self._names = [names[j] for j in single]
         self._cells, self._words = cells, words
         self._n_single = len(cells.features)

@@ -202,6 +202,8 @@ def _fits(kind: Any, wanted: str) -> bool:
     t, found = arrow().types, kind_of(kind)
     if t.is_null(kind):
         return True
+    if wanted == "words" and (t.is_list(kind) or t.is_large_list(kind)):
+        return _fits(kind.value_type, "text")  # of no type where all lists are empty
     if wanted == "category":
         return found in ("text", "boolean") or t.is_integer(kind)
     return found == wanted

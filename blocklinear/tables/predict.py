@@ -129,15 +129,16 @@ def predict_tables(
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
         raise UsageError(f"the table has no column {quoted(lacking[0])}, which --keep names")
-    kept_kinds = {column: schema.field(column).type for column in keep}
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
     for source in tables.sources:
         for column in keep:
-            if column not in source.schema.names:
+            if (n := source.schema.names.count(column)) != 1:
                 raise InputError(
-                    f"{source.path}: no column {quoted(column)}, which --keep names",
-                    "leave it out of --keep, or write the table as the first one",
+                    f"{source.path}: {counted(n, 'column') if n else 'no column'} "
+                    f"{quoted(column)}, which --keep names",
+                    "leave it out of --keep, or name one column of each table so",
                 )
+    kept_kinds = {column: tables.sources[0].schema.field(column).type for column in keep}
     if classes and not labelled:
         raise InputError(
             f"the table has no column {recipe.target.name}, which is the target",

@@ -105,7 +105,7 @@ class Outcomes:
     def __init__(self, recipe: Recipe, model: LinearModel) -> None:
         pa, labels = arrow(), [model.classes.get(label, label) for label in model.outcomes]
         self.names = model.outcome_names
-        if recipe.target.kind == "boolean":
+        if recipe.target.kind == "boolean" and model.is_classifier:
             labels = [label != 0 for label in labels]
         elif not model.classes and all(float(label).is_integer() for label in model.outcomes):
             labels = [int(label) for label in model.outcomes]

@@ -143,4 +143,4 @@ class TablePredictor:
         differences, schema = Differences(), pa.table(columns).schema
         differences.look_at("the rows", schema, self._recipe)
         differences.refuse("the recipe of the model")
-        return Part("the rows", 0, "row", columns, len(rows), 0)
+        return Part("the rows", 0, columns, len(rows), 0)

@@ -7,7 +7,7 @@ import io
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -91,7 +91,7 @@ class _Parquet(Source):
                     fitting, [group], list(names), use_threads=threads > _OWN_THREAD_ENOUGH
                 )
             while (batch := _next(batches, place)) is not None:
-                yield _part(place, first, "row", batch, names, done)
+                yield _part(place, first, batch, names, done)
                 first += batch.num_rows
 
     def _fitting(self, group: int, place: str, names: Sequence[str], n_rows: int) -> int:
@@ -291,7 +291,7 @@ class _Csv(Source):
             else:  # a later block may have a fraction
                 types[name] = pa.float64() if pa.types.is_integer(kind) else kind
         whole = {n for n in names if pa.types.is_integer(self.schema.field(n).type)}
-        first = 2
+        first = 1
         with self._placed():
             reader, file = self._open(names, types)
         with reader:
@@ -300,12 +300,15 @@ class _Csv(Source):
                     batch = next(reader, None)
                 if batch is None:
                     break
-                for part in _cut(self.path, batch, names, n_rows, file.tell()):
-                    yield Part(
-                        self.path, first, "line", _whole_ones(part, whole, first), part.n_rows,
-                        part.bytes_read,
-                    )  # fmt: skip
-                    first += part.n_rows
+                for start in range(0, batch.num_rows, n_rows):
+                    rows = batch.slice(start, n_rows)
+                    columns = _columns(rows, names)
+                    part = _Lines(
+                        self.path, first, columns, rows.num_rows, file.tell(), self._line_of
+                    )
+                    _refuse_inexact(part, whole)
+                    yield part
+                    first += rows.num_rows
 
     @contextlib.contextmanager
     def _placed(self) -> Iterator[None]:
@@ -347,28 +350,51 @@ class _Csv(Source):
 
     def _find(self, problem: str) -> int | None:
         """Return the first line with what pyarrow complains of; None if there is none."""
-        import pyarrow as pa
-
         length = re.search(r"Expected (\d+) columns, got \d+", problem)
         value = re.search(r"column #(\d+): .*invalid value '(.*)'", problem)
         if length is None and value is None:
             return None
-        first = 1  # a value may go over several lines
-        with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
-            lines = csv.reader(
-                io.TextIOWrapper(stream, "utf-8", "replace", newline=""), delimiter=self._delimiter
-            )
-            for cells in lines:
-                if length is not None:
-                    found = bool(cells) and len(cells) != int(length[1])
-                else:
-                    assert value is not None
-                    k = int(value[1])
-                    found = k < len(cells) and cells[k] == value[2]
-                if found:
-                    return first
-                first = lines.line_num + 1
+        for line, cells in self._lines():
+            if length is not None:
+                found = len(cells) != int(length[1])
+            else:
+                assert value is not None
+                k = int(value[1])
+                found = k < len(cells) and cells[k] == value[2]
+            if found:
+                return line
         return None
+
+    def _line_of(self, row: int) -> int:
+        """Return in which line a row begins, counted from 1, without the header."""
+        return next(line for k, (line, _) in enumerate(self._lines()) if k == row)
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows, the header first, and in which line each begins: some have several."""
+        import pyarrow as pa
+
+        before = csv.field_size_limit(_CSV_BLOCK_BYTES)  # pyarrow has none but that of a block
+        try:
+            with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
+                text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
+                lines, first = csv.reader(text, delimiter=self._delimiter), 1
+                for cells in lines:
+                    if cells:
+                        yield first, cells
+                    first = lines.line_num + 1
+        finally:
+            csv.field_size_limit(before)
+
+
+@dataclass(frozen=True)
+class _Lines(Part):
+    """Rows of CSV."""
+
+    line_of: Callable[[int], int]
+
+    def at(self, row: int) -> str:
+        """Return in which line a row is."""
+        return f"{self.place}, line {self.line_of(self.first + row)}"
 
 
 class _Keyed(Source):
@@ -517,7 +543,7 @@ def _csv_type(kind: str, inferred: Any = None) -> Any:
     return inferred if kind == "timestamp" else types.get(kind, pa.string())
 
 
-def _whole_ones(part: Part, whole: Collection[str], first: int) -> dict[str, Any]:
+def _refuse_inexact(part: Part, whole: Collection[str]) -> None:
     """Refuse integers in columns of integers of CSV that have no float64 of their own."""
     import pyarrow.compute as pc
 
@@ -529,22 +555,23 @@ def _whole_ones(part: Part, whole: Collection[str], first: int) -> dict[str, Any
         if pc.any(large).as_py():
             row = pc.index(large, True).as_py()
             raise InputError(
-                f"{part.place}, line {first + row}, column {name}: an integer beyond 2**53 has no "
-                "float64 of its own",
+                f"{part.at(row)}, column {name}: an integer beyond 2**53 has no float64 of its own",
                 f"leave the column out with --drop {name} if it is an identifier, or make "
                 f"categories of it with --categories {name}",
             )
-    return part.columns
 
 
-def _part(place: str, first: int, unit: str, batch: Any, names: Sequence[str], done: int) -> Part:
-    columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
-    return Part(place, first, unit, columns, batch.num_rows, done)
+def _columns(batch: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: batch.column(batch.schema.get_field_index(name)) for name in names}
+
+
+def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> Part:
+    return Part(place, first, _columns(batch, names), batch.num_rows, done)
 
 
 def _cut(place: str, batch: Any, names: Sequence[str], n_rows: int, done: int) -> Iterator[Part]:
     for start in range(0, batch.num_rows, n_rows):
-        yield _part(place, start + 1, "row", batch.slice(start, n_rows), names, done)
+        yield _part(place, start + 1, batch.slice(start, n_rows), names, done)
 
 
 def _next(batches: Iterator[Any], place: str) -> Any:

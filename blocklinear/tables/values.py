@@ -29,7 +29,6 @@ class Part:
     ----------
     place : str               the file, and which part of it the rows are counted in
     first : int               number of the first row in it, counted from 1
-    unit : str                what rows are there: "row" or "line"
     columns : dict of str to pyarrow Array
     n_rows : int
     bytes_read : int          of the file, about
@@ -37,14 +36,13 @@ class Part:
 
     place: str
     first: int
-    unit: str
     columns: dict[str, Any]
     n_rows: int
     bytes_read: int
 
     def at(self, row: int) -> str:
         """Return where a row is, for people; rows are counted from 0 here."""
-        return f"{self.place}, {self.unit} {self.first + row}"
+        return f"{self.place}, row {self.first + row}"
 
 
 def numbers_of(
@@ -117,14 +115,16 @@ def _refuse_inexact(part: Part, name: str, integers: NDArray[Any], is_target: bo
             )
 
 
-def refuse_missing(part: Part, name: str, array: Any, what: str) -> None:
+def refuse_missing(part: Part, name: str, array: Any, what: str, fix: str) -> None:
     """Refuse a column in which values are missing."""
+    if hasattr(array, "dictionary") and array.dictionary.null_count:
+        array = array.dictionary_decode()
     if array.null_count:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise InputError(
             f"{part.at(row)}, column {name}: {what} is missing; it is in {array.null_count} of the "
             f"{counted(part.n_rows, 'row')} read with this one",
-            "leave out rows without one",
+            fix,
         )
 
 
@@ -150,8 +150,10 @@ def strings_of(
     pa = arrow()
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         is_time = pa.types.is_timestamp(array.type)
+        if is_time and array.type.tz:  # the same text in all zones: that which CSV has
+            array = array.cast(pa.timestamp(array.type.unit, "UTC"))
         array = array.cast(pa.string())
-        if is_time:  # the same text for seconds and for nanoseconds
+        if is_time:  # and for seconds and nanoseconds
             array = pa.compute.replace_substring_regex(array, r"(\.\d*?)0+(Z?)$", r"\1\2")
             array = pa.compute.replace_substring_regex(array, r"\.(Z?)$", r"\1")
     if np.diff(text_of(array)[1]).max(initial=0) > LONGEST_VALUE:  # where missing ones are, maybe
@@ -227,6 +229,8 @@ def without_missing_lists(array: Any) -> Any:
     if not array.null_count:
         return array
     pa = arrow()
+    if pa.types.is_null(array.type):  # no row has a list
+        array = array.cast(pa.list_(pa.string()))
     kind = np.int64 if pa.types.is_large_list(array.type) else np.int32
     ends = [None, pa.py_buffer(np.array([0, 1], kind))]  # what Python has would take pandas
     one = pa.Array.from_buffers(array.type, 1, ends, children=[pa.nulls(1, array.type.value_type)])

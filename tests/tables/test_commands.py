@@ -98,6 +98,33 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
         cross_validate("c", costs=[1.0], positive="no")
 
 
+@pytest.mark.parametrize("target", [[True, False] * 30, ["b", "a"] * 30])
+def test_outliers_are_no_classes_of_the_target(run, tmp_path, target):
+    table = pa.table({"x": [1.0 + k % 7 for k in range(60)], "y": target})
+    write(table, tmp_path / "c.parquet")
+    assert run("split c.parquet c --target y -q")[0] == 0
+    assert run("train c m -q -s 21 -n 0.5")[0] == 0
+    assert run("predict c.parquet m o.csv --decision -q")[0] == 0
+    found = pa.csv.read_csv(tmp_path / "o.csv")
+    signs = [1 if value > 0.0 else -1 for value in found["decision"].to_pylist()]
+    assert found["prediction"].to_pylist() == signs
+    assert len(set(signs)) == 2
+    assert LinearModel.load("m").outcome_names == ["1", "-1"]
+
+
+def test_columns_that_are_kept_stay_as_they_are(run, tmp_path):
+    zips = ["00501", "10001"] * 30
+    rows = [f"{k % 3},{zips[k]},{k % 2}" for k in range(60)]
+    (tmp_path / "z.csv").write_text("x,zip,y\n" + "\n".join(rows) + "\n")
+    assert run("split z.csv z --target y --categories zip -q")[0] == 0
+    assert run("train z m -q")[0] == 0
+    assert run("predict z.csv m o.parquet --keep zip -q")[0] == 0
+    assert pa.parquet.read_table(tmp_path / "o.parquet")["zip"].to_pylist() == zips
+    (tmp_path / "twice.csv").write_text("x,zip,y,e,e\n0,00501,1,2,3\n")
+    status, _, err = run("predict twice.csv m o --keep e")
+    assert (status, "twice.csv: 2 columns 'e', which --keep names" in err) == (3, True)
+
+
 @pytest.mark.parametrize(("label", "name"), [("spam", "spam"), (True, "true")])
 def test_one_class_is_named_as_in_the_table(run, tmp_path, label, name):
     write(pa.table({"x": [1.0, 2.0], "y": [label, label]}), tmp_path / "c.parquet")

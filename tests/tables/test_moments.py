@@ -11,7 +11,7 @@ pa = pytest.importorskip("pyarrow")
 
 
 def part_of(array):
-    return Part("t.parquet", 1, "row", {"x": array}, len(array), 0)
+    return Part("t.parquet", 1, {"x": array}, len(array), 0)
 
 
 def moments_of(array, rows_a_part):

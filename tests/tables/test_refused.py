@@ -24,6 +24,7 @@ from .test_split import make_store, split_tables  # noqa: E402
 
 N = 1000
 X, Y = np.arange(N) * 1.0, np.arange(N) % 2
+LONG = "a" * 200_000
 
 
 def with_value(value, kind=None):
@@ -160,6 +161,24 @@ def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
     (tmp_path / "t.csv").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(InputError, match="line 300002: column c is not UTF-8"):
         split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y,t\n1,0,a\n\n\n2,1,b\n3,0,\n1e200,1,c\n", "line 7, column x: .* too large"),
+        ('x,y,t\n1,0,"a\nb"\n2,,c\n', "line 4, column y: the target is missing"),
+        ("x,y,t\n1,0," + LONG + "\n1e200,1,c\n", "line 3, column x: .* too large"),
+        ("x,y,t\n" + "7,1,0\n" * 400_000 + "8,1," + LONG + "\nu,1,c\n", "line 400003, column x"),
+        ("x,y,t\n9007199254740993,0,a\n", "line 2, column x: an integer beyond"),
+    ],
+)
+def test_lines_of_csv_are_those_of_the_file(tmp_path, text, message):
+    """Empty lines are no rows, and a value may have several lines, or be long."""
+    (tmp_path / "t.csv").write_text(text)
+    options = TableOptions("y", drop=("t",))
+    with pytest.raises(InputError, match=message):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", options)
 
 
 def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):

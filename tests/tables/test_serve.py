@@ -68,6 +68,18 @@ def test_what_is_missing_or_new(tmp_path):
         predictor.predict_proba(rows)
 
 
+def test_no_row_has_words(tmp_path):
+    table = pa.table({"w": [["a", "b"], ["b"]] * 2, "y": list("nyny")})
+    model = train(make_store(tmp_path, table), TrainOptions(solver=1))
+    expected = TablePredictor(model).decision_function([{"w": []}] * 3)
+    assert (expected == TablePredictor(model).decision_function([{"w": None}] * 3)).all()
+    for k, words in enumerate((pa.nulls(3), pa.array([[]] * 3, pa.list_(pa.null())))):
+        path = write(pa.table({"w": words}), tmp_path / f"{k}.parquet")
+        predict_tables(model, [str(path)], tmp_path / "out.parquet", decision=True)
+        found = pa.parquet.read_table(tmp_path / "out.parquet")["decision"]
+        assert found.to_pylist() == expected.tolist()
+
+
 def test_text_is_no_list_of_words(tmp_path):
     table = pa.table({"w": [["a", "b"], ["b"]] * 2, "y": list("nyny")})
     train(make_store(tmp_path, table), TrainOptions(solver=1)).save(tmp_path / "model")

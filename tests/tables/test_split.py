@@ -225,7 +225,7 @@ def test_dictionaries_of_parquet_make_the_store_that_values_make(tmp_path, hash_
     assert stores[0].recipe == stores[1].recipe == stores[2].recipe
 
 
-@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
 def test_times_are_the_same_in_any_unit(tmp_path, zone):
     seconds = pa.array(np.arange(0, 40_000, 100), pa.timestamp("s", zone))
     stores = []

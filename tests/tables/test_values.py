@@ -22,7 +22,7 @@ KINDS = {
 
 
 def part_of(array):
-    return Part("t.parquet", 1, "row", {"x": array}, len(array), 0)
+    return Part("t.parquet", 1, {"x": array}, len(array), 0)
 
 
 def found_in(array):
