@@ -377,24 +377,28 @@ def _pandas_column(name: Any, column: Any) -> NDArray[Any]:
 
 def _sparse_columns(X: Any, sparse: Sequence[bool]) -> Any:
     """Return a data frame of sparse columns, and others, as a CSR matrix."""
-    from scipy.sparse import csc_array, hstack
+    from scipy.sparse import csc_array
 
-    if all(sparse):
-        return X.sparse.to_coo().tocsr()
-    parts = []
-    for j, name in enumerate(X.columns):
-        column = X.iloc[:, j]
-        if sparse[j]:
-            place, values = column.array.sp_index.indices, column.array.sp_values
+    places, values = [], []
+    for (name, column), is_sparse in zip(X.items(), sparse, strict=True):
+        if is_sparse:
+            place = column.array.sp_index.to_int_index().indices
+            found = np.asarray(column.array.sp_values)
+            inexact = _inexact(found)  # now: of several types one is made
+            if inexact is not None:
+                cell = f"row {place[inexact]}, column {quoted(str(name))}"
+                raise _no_float(cell, found[inexact])
         else:
             dense = DenseTable("", [_pandas_column(name, column)], len(X), (str(name),))
-            values = np.empty(len(X))
+            found = np.empty(len(X))
             n, ends = len(X), np.empty(len(X) + 1, np.int64)
-            dense.put(0, n, 0, ends, np.empty(n, np.uint32), values)
-            place = np.flatnonzero(values != 0)
-            values = values[place]
-        parts.append(csc_array((values, place, [0, len(place)]), shape=(len(X), 1)))
-    return hstack(parts, format="csr")
+            dense.put(0, n, 0, ends, np.empty(n, np.uint32), found)
+            place = np.flatnonzero(found != 0)
+            found = found[place]
+        places.append(place)
+        values.append(found)
+    ends = np.cumsum([0, *map(len, places)])
+    return csc_array((np.concatenate(values), np.concatenate(places), ends), shape=X.shape).tocsr()
 
 
 def _of_polars(X: Any) -> Table:

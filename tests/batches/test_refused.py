@@ -49,6 +49,21 @@ BAD_X = [
     (with_cell(-(2**53) - 1, np.int64), "row 2, column 1: -9007199254740993 is beyond 2"),
     (with_cell(2**64 - 1, np.uint64), "row 2, column 1: 18446744073709551615 is beyond"),
     (csr_array(with_cell(2**53 + 1, np.int64)), "row 2, column 1: 9007199254740993 is beyond"),
+    (
+        pd.DataFrame(
+            {"a": pd.arrays.SparseArray([0, 2**53 + 1], fill_value=0), "b": [0.5, 0.0]}
+        ),
+        "row 1, column 'a': 9007199254740993 is beyond",
+    ),
+    (
+        pd.DataFrame(
+            {
+                "a": pd.arrays.SparseArray([0, 2**53 + 1], fill_value=0),
+                "b": pd.arrays.SparseArray([0.5, 0.0], fill_value=0.0, kind="block"),
+            }
+        ),
+        "row 1, column 'a': 9007199254740993 is beyond",
+    ),
     (with_cell(2**53 + 1, object), "row 2, column 1: 9007199254740993 is beyond 2"),
     (with_cell(10**400, object), "row 2, column 1: the value is NaN or inf"),
     (with_cell(None, object), r"row 2, column 1: the value is missing \(None\)"),
