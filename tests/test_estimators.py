@@ -588,6 +588,9 @@ def test_cross_validation_of_classes_stores_and_splitters(tmp_path):
     splits = list(LeaveOneGroupOut().split(X, Y, groups))
     own = BlockLogisticRegressionCV(costs, cv=splits, **TIGHT).fit(X, Y)
     assert own.scores_.shape == (5, 2)
+    masks = [(groups != k, groups == k) for k in range(5)]
+    own = BlockLogisticRegressionCV(costs, cv=masks, **TIGHT).fit(X, Y)
+    assert own.scores_.shape == (5, 2)
     with pytest.raises(ValueError, match="splits that are no folds"):
         BlockLinearSVCCV(costs, cv=ShuffleSplit(3), **FEW).fit(X, Y)
     kept = BlockLinearSVCCV(2, cv=3, refit=False, store=tmp_path / "store", **FEW)

@@ -153,6 +153,8 @@ def _folds(splits: list[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
     ValueError
         If the splits are no folds: then their models cannot share the passes.
     """
+    places = np.arange(n_rows)
+    splits = [(places[train], places[test]) for train, test in splits]  # of masks, too
     folds = np.full(n_rows, -1, np.int32)
     for k, (_, test) in enumerate(splits):
         folds[test] = k

@@ -26,8 +26,9 @@ class Confusion:
     Parameters
     ----------
     labels : tuple of float
-        The classes of the model, in any order; they are reported in ascending order. Rows of any
-        other label are counted together.
+        The classes of the model, in any order; they are reported in ascending order, those that
+        have names in the order in which they first appeared. Rows of any other label are counted
+        together.
     positive : float or None
         The class of two whose F1 is returned; None is the larger label.
     classes : mapping of float to str or int

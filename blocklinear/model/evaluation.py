@@ -377,7 +377,7 @@ class Evaluation:
         counts : int64[n, k]
             With a row for all classes that the model does not have, if any occurred.
         labels, predictions : list of str
-            Classes in ascending order.
+            Classes in ascending order, those that have names in that of their appearance.
 
         Raises
         ------

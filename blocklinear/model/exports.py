@@ -46,6 +46,8 @@ def to_sklearn(model: ModelParameters) -> Any:
         made = svm.LinearSVR(loss=loss, dual=number != 11, **how)
         _set(made, model, coef[0], intercept)
         return _after_normalizing(made, model)
+    if len(model.labels) == 1:
+        raise UsageError("the model has one class, and those of scikit-learn have several")
     classes = as_given(np.array(model.labels), model.classes)
     order = np.argsort(classes, kind="stable")
     if model.solver == "MCSVM_CS" and len(order) == 2:
@@ -122,8 +124,9 @@ def _after_normalizing(made: Any, model: ModelParameters) -> Any:
 
     first = Normalizer()
     first.n_features_in_ = model.n_features
-    if "feature_names_in_" in vars(made):  # what comes from the first step has no names
-        first.feature_names_in_ = vars(made).pop("feature_names_in_")
+    for one in (made, *getattr(made, "estimators_", [])):  # what comes from the first has no names
+        if "feature_names_in_" in vars(one):
+            first.feature_names_in_ = vars(one).pop("feature_names_in_")
     return make_pipeline(first, made)
 
 
@@ -227,7 +230,7 @@ class _Graph:
 
     def places(self, decision: str, n_labels: int) -> str:
         """Return the place of the label of each row: as `LinearModel.class_indices`."""
-        if n_labels > 2:
+        if n_labels != 2:
             return self.node("ArgMax", [decision], axis=1, keepdims=0)
         first = self.node("Gather", [decision, self.constant(np.array(0))], axis=1)
         positive = self.node("Greater", [first, self.constant(np.zeros(1))])
@@ -237,7 +240,7 @@ class _Graph:
     def shares(self, decision: str, n_labels: int) -> str:
         """Return the probabilities of logistic regression."""
         shares = self.node("Sigmoid", [decision])
-        if n_labels <= 2:
+        if n_labels == 2:
             one = self.constant(np.ones(1))
             return self.node("Concat", [shares, self.node("Sub", [one, shares])], axis=1)
         zero, totals = self._unless_zero(self._sums(shares))

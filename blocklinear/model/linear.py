@@ -503,7 +503,7 @@ class LinearModel(ModelParameters):
         """Return the model as ONNX (extra ``onnx``); write it under `path`, if one is given.
 
         Its input is ``X``, float32[n_rows, n_features]; of tables, the features that their columns
-        become, as `feature_names` has them. Its outputs, computed in float64, are
+        become, as `feature_name` has them. Its outputs, computed in float64, are
         ``label``, int64 or text, and ``decision``; ``probability`` too for logistic regression, in
         the order of `labels`. Of a regression there is ``value``, of shape (n_rows, 1).
 

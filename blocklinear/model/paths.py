@@ -41,8 +41,8 @@ def plot_path(
     Raises
     ------
     UsageError
-        If there are no models, they are not of the same features and classes, two have the same C,
-        or matplotlib is not installed; and as `LinearModel.top_weights` does.
+        If there are no models, they are not of the same features and classes, one has no C or two
+        have the same, or matplotlib is not installed; and as `LinearModel.top_weights` does.
 
     Examples
     --------
@@ -54,10 +54,12 @@ def plot_path(
     from blocklinear.figures.path import draw_path
 
     top = check_count("top", top)
+    if not models:
+        raise UsageError("there are no models to compare", "give those that train_grid returned")
+    if any("C" not in model.metadata for model in models):
+        raise UsageError("a model knows no C", "give those that train_grid returned")
     path = sorted(models, key=lambda model: model.metadata["C"])
     costs = [float(model.metadata["C"]) for model in path]
-    if not path:
-        raise UsageError("there are no models to compare", "give those that train_grid returned")
     if len(set(costs)) < len(costs):
         raise UsageError("two models have the same C", "give models of several C, each once")
     first = path[0]

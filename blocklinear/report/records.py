@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
@@ -306,8 +307,8 @@ def _check(event: dict[str, Any], place: str) -> None:
 
 
 def _integer(text: str) -> int | float:
-    """Read an integer of JSON; one of many digits as a float, which may be infinite."""
-    return int(text) if len(text) < 16 else float(text)
+    """Read an integer of JSON; one too large for a float64 as that, infinite."""
+    return int(text) if len(text) <= sys.float_info.max_10_exp else float(text)
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -145,7 +145,10 @@ def test_a_path_has_a_line_for_each_of_the_largest_weights():
     (above,) = ax.child_axes
     assert [text.get_text() for text in above.get_xticklabels()] == ["0", "2", "3"]
     assert ax.get_ylabel() == "weight for class 1"
-    for wrong, message in (([], "no models"), (models + models[:1], "same C")):
+    without = replace(models[0], metadata={})  # as of LIBLINEAR's text
+    for wrong, message in (
+        ([], "no models"), (models + models[:1], "same C"), ([*models, without], "knows no C"),
+    ):  # fmt: skip
         with pytest.raises(UsageError, match=message):
             plot_path(wrong)
     other = replace(models[0], weights=np.ones((2, 1)), metadata={"C": 3.0})

@@ -122,6 +122,13 @@ def test_onnx_of_equal_values_and_of_one_class():
     for labels in ((1.0, -1.0), (-5.0, 5.0), (3.0, 1.0, 2.0)):
         model = model_of("L2R_LR", labels, bias=-1.0)
         assert run(model.to_onnx(), rows)["label"].tolist() == model.predict(rows).tolist()
+    for solver in ("L2R_LR", "L2R_L2LOSS_SVC_DUAL"):  # LIBLINEAR trains on rows of one class
+        model = LinearModel(np.ones((N_FEATURES, 1)), np.zeros(1), -1.0, (5.0,), solver)
+        found = run(model.to_onnx(), X)
+        assert found["label"].tolist() == model.predict(X).tolist() == [5] * len(X)
+        assert found.get("probability", np.ones(1)).min() == 1.0
+        with pytest.raises(UsageError, match="has one class"):
+            model.to_sklearn()
     model = model_of("ONECLASS_SVM", bias=-1.0, rho=0.25)
     assert run(model.to_onnx(), X)["label"].tolist() == model.predict(X).tolist()
     with pytest.raises(UsageError, match="no linear one-class model"):
@@ -157,10 +164,15 @@ def test_names_of_features_are_those_of_scikit_learn():
     assert made.feature_names_in_.tolist() == list(names)
     frame = pd.DataFrame(X, columns=names)
     assert (made.predict(frame) == model.predict(X)).all()
-    model = model_of("L2R_L2LOSS_SVC_DUAL", (1.0, -1.0), normalize="l2", feature_names=names)
-    made = model.to_sklearn()  # a warning would be an error
-    assert made.feature_names_in_.tolist() == list(names)
-    assert (made.predict(frame) == model.predict(X)).all()
+    for solver, labels in (
+        ("L2R_L2LOSS_SVC_DUAL", (1.0, -1.0)), ("L2R_LR_DUAL", (1.0, 3.0, 2.0)),
+    ):  # fmt: skip
+        model = model_of(solver, labels, normalize="l2", feature_names=names)
+        made = model.to_sklearn()  # a warning would be an error
+        assert made.feature_names_in_.tolist() == list(names)
+        assert (made.predict(frame) == model.predict(X)).all()
+        with pytest.raises(ValueError, match="feature names"):
+            made.predict(frame[list(names[::-1])])
 
 
 def test_what_cannot_be_expressed_is_refused(monkeypatch):

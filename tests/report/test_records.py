@@ -25,6 +25,12 @@ def test_warnings_of_every_kind_are_logged(kind):
     assert record_of(kind("slow")) == {"event": "warning", "message": "slow"}
 
 
+def test_classes_are_read_to_the_last_digit(tmp_path):
+    labels = [2**60 + 1, 2**64 - 1, -(10**30)]
+    (tmp_path / "log").write_text(json.dumps(outer(1, 0.5) | {"labels": labels}) + "\n")
+    assert read_log(tmp_path / "log").events[0]["labels"] == labels
+
+
 def test_that_newton_steps_go_on_is_logged():
     assert record_of(GoesOver("on")) == {"event": "goes_over", "message": "on"}
 
