@@ -528,6 +528,8 @@ class TrainOptions:
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         plain = _PLAIN_NAME.fullmatch(self.run) is not None
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
+        whole = re.search(r"\.part\d+of\d+$", self.run) is None
+        _check("run", self.run, whole, "no name of a part of a run, as NAME.part1of2")
         one = not (self.warm_start and self.resume)
         rule = "used without --resume, which goes on with a warm start, too"
         _check("warm-start", self.warm_start, one, rule)

@@ -38,7 +38,7 @@ NAME, SCRATCH = "checkpoint.json", "*.work"
 MAX_BYTES = 1 << 28
 _PIECE, _SHORT = 1 << 20, 64
 _FILE = re.compile(r"[A-Za-z0-9_-]+")
-_PART_OF_RUN = re.compile(r"\.part\d+of\d+")
+_PART_OF_RUN = re.compile(r"(.+)\.part\d+of(\d+)")
 _OF_ROUND = re.compile(r"alpha\.(\d+)\.\d+")
 
 _SHORT_ARRAY = shapes.items(shapes.text)
@@ -288,8 +288,50 @@ def folders_of(folder: Path) -> list[Path]:
     if folder.parent.is_symlink():
         return []
     parts = sorted(folder.parent.glob(f"{folder.name}.part*"))
-    mine = [part for part in parts if _PART_OF_RUN.fullmatch(part.name.removeprefix(folder.name))]
+    mine = [part for part in parts if _run_and_parts(part)[0] == folder]
     return [own for own in (folder, *mine) if own.is_dir() and not own.is_symlink()]
+
+
+def folder_of_part(folder: Path, k: int, n_parts: int) -> Path:
+    """Return the folder of part k, counted from 1, of the run in a folder."""
+    return folder.with_name(f"{folder.name}.part{k}of{n_parts}")
+
+
+def _run_and_parts(folder: Path) -> tuple[Path, int]:
+    """Return the folder of the run that a folder is of, and in how many parts it was trained."""
+    part = _PART_OF_RUN.fullmatch(folder.name)
+    return (folder.with_name(part[1]), int(part[2])) if part else (folder, 1)
+
+
+def parts_of(folder: Path) -> int | None:
+    """Return in how many parts the run in a folder was trained; None if there is no checkpoint.
+
+    A warm start may have other parts than the run before, which stays until it ends: then the one
+    that has not come to its end counts.
+    """
+    found: dict[int, bool] = {}
+    for own in folders_of(folder):
+        try:
+            facts = Checkpoint(own).facts
+        except (DamagedError, MismatchError):  # which going on with it reports
+            facts = {}
+        if facts is not None:
+            n = _run_and_parts(own)[1]
+            found[n] = found.get(n, True) and facts.get("finished", False)
+    return min(found, key=lambda n: (found[n], n), default=None)
+
+
+def folders_before(folder: Path) -> list[Path]:
+    """Return the folders with a checkpoint of a run from which one in other parts may start.
+
+    Parameters
+    ----------
+    folder : Path
+        Of that run, or of one of its parts.
+    """
+    run, n_parts = _run_and_parts(folder)
+    others = (own for own in folders_of(run) if _run_and_parts(own)[1] != n_parts)
+    return [own for own in others if (own / NAME).exists()]
 
 
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:

@@ -35,13 +35,19 @@ from blocklinear.store.files import make_folder, remove_files
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
+from blocklinear.training.checkpoint import (
+    SCRATCH,
+    Checkpoint,
+    check_finished,
+    discard,
+    folders_before,
+)
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import AnotherRun, Optimise, train_in_parts
+from blocklinear.training.parts import AnotherRun, Optimise, discard_others, train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
@@ -124,6 +130,7 @@ def train_models(
         try:
             for own in folders:
                 Checkpoint(own).finish()
+            discard_others(folder, folders, store.folder)  # nothing starts from them now
         except StorageError as error:
             listener(Warned(f"{error.what}: the next run of this name needs --restart"))
         return models
@@ -159,7 +166,9 @@ def optimise(
     manifest = store.manifest
     make_folder(folder, store.folder)
     facts = resumed(folder, manifest, options, listener)
-    previous = find_previous(folder, options, listener) if options.warm_start else None
+    previous = None
+    if options.warm_start:
+        previous = find_previous(folder, options, listener, folders_before(folder))
     sizes = n_columns(len(task)), kept, store.fetching_bytes
     if facts is None:
         memory = plan_memory(manifest, options, *sizes)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,14 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import to_input
 from blocklinear.store.files import remove_if_empty
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import discard, folders_of
+from blocklinear.training.checkpoint import (
+    NAME,
+    discard,
+    folder_of_part,
+    folders_before,
+    folders_of,
+    parts_of,
+)
 from blocklinear.training.memory_plan import plan_memory, plan_that_fits
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
@@ -61,12 +68,58 @@ def split_to_fit(
 
     sizes = (-(-n_units // n_parts) for n_parts in range(1, n_units + 1))
     size = next(filter(fits, sizes))
-    parts = [slice(at, min(at + size, n_units)) for at in range(0, n_units, size)]
+    parts = _divided(n_units, size)
     if len(parts) > 1:
         trained = f"they are trained in {len(parts)} parts, each with passes of its own"
         n = n_units * unit
         listener(Warned(f"{n} models do not fit the memory budget together: {trained}"))
     return parts
+
+
+def discard_others(folder: Path, own: Sequence[Path], within: Path) -> None:
+    """Delete what a run left in other folders than these, and such folders themselves.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    own : sequence of Path
+    within : Path
+        The folder of the store.
+    """
+    for other in set(folders_of(folder)).difference(own):
+        discard(other)
+        remove_if_empty(other, within)
+
+
+def _parts(
+    store: BlockStore, options: TrainOptions, n: int, folder: Path, listener: Listener
+) -> list[slice]:
+    """Return the parts of n models: those that a run to resume has, or those that fit.
+
+    Raises
+    ------
+    AnotherRun
+        If the run to resume has parts, and held-out rows are to be scored by all models together.
+    MemoryBudgetError
+    """
+    n_parts = parts_of(folder) if options.resume else None
+    if n_parts == 1 or (n_parts is None and options.evaluate is not None):
+        return []
+    if n_parts is None:
+        return split_to_fit(store, options, n, listener, kept=n)
+    if options.evaluate is not None:
+        raise AnotherRun(
+            f"run {options.run!r} is trained in {n_parts} parts, and held-out rows are scored by "
+            "all models together",
+            "leave out --eval to go on with it, --restart to delete what it reached, or another "
+            "--run NAME",
+        )
+    return _divided(n, -(-n // n_parts))
+
+
+def _divided(n: int, size: int) -> list[slice]:
+    return [slice(at, min(at + size, n)) for at in range(0, n, size)]
 
 
 def train_in_parts(
@@ -88,19 +141,21 @@ def train_in_parts(
         Trains some of the models; raises AnotherRun.
     """
     folders, parts = [folder], []
-    if isinstance(task, Models) and task.separable and options.evaluate is None:
-        parts = split_to_fit(store, options, len(task), listener, kept=len(task))
+    if isinstance(task, Models) and task.separable:
+        parts = _parts(store, options, len(task), folder, listener)
     if len(parts) > 1:
-        names = (f"{folder.name}.part{k}of{len(parts)}" for k in range(1, len(parts) + 1))
-        folders = [folder.with_name(name) for name in names]
+        folders = [folder_of_part(folder, k, len(parts)) for k in range(1, len(parts) + 1)]
     if not (options.resume or options.warm_start):
-        for other in {*folders_of(folder)} - {folders[0]}:  # or a resume would go on with it
-            discard(other)
+        discard_others(folder, folders[:1], store.folder)  # or a resume would go on with one
 
     began = time.monotonic()
 
     def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
         spent_s = time.monotonic() - began
+        if options.resume and own != folders[0] and not (own / NAME).exists():
+            # the run to go on with has not come to it: it begins as those before it did
+            warm = bool(folders_before(own))
+            options = dataclasses.replace(options, resume=False, warm_start=warm)
         try:
             outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
         except AnotherRun:

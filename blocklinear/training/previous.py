@@ -22,6 +22,7 @@ from blocklinear.training.rounds.alpha import AlphaLeft
 
 Floats = NDArray[np.float64]
 AlphaOf = Callable[[slice], Floats]
+_NOTHING = "has no checkpoint"
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,12 @@ class Previous:
                 found |= zip(models, vectors, strict=False)
         return found
 
+    def join(self, other: "Previous") -> None:
+        """Take over the models that another part of the run has, of the same rows."""
+        same = other.course == self.course and other._blocks == self._blocks
+        if same and other.has_w == self.has_w:
+            self.columns = other.columns | self.columns
+
     def number(self, name: str, place: int = 0) -> float | None:
         """Return a number that the run kept, None if it did not."""
         known = name in self._checkpoint.names
@@ -213,24 +220,45 @@ def _nearest(costs: Sequence[float], cost: float) -> int:
     return min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
 
 
-def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Previous | None:
+def find_previous(
+    folder: Path, options: TrainOptions, listener: Listener, before: Sequence[Path] = ()
+) -> Previous | None:
     """Return what a run can start from; warn and return None if there is nothing that fits.
 
-    A checkpoint in the folder of the run that cannot be read is deleted.
+    A checkpoint that cannot be read is deleted.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run, or of a part of it.
+    before : sequence of Path
+        Where its models are if they were trained in other parts.
     """
-    why = "has no checkpoint"
+    found, why = _read_previous(folder, options)
+    for other in before if why == _NOTHING else ():
+        more, why_not = _read_previous(other, options)
+        if found is None:
+            found, why = more, why_not
+        elif more is not None:
+            found.join(more)
+    if found is None:
+        listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
+    return found
+
+
+def _read_previous(folder: Path, options: TrainOptions) -> tuple[Previous | None, str]:
+    """Return what is in a folder; None, and why, if there is nothing that fits."""
     try:
         checkpoint = Checkpoint(folder)
-        if checkpoint.checked(check_facts) is not None:
-            found = Previous(checkpoint, options.cost)
-            checkpoint.tidy()
-            if not (why := _misfit(found, options)):
-                return found
+        if checkpoint.checked(check_facts) is None:
+            return None, _NOTHING
+        found = Previous(checkpoint, options.cost)
+        checkpoint.tidy()
     except (DamagedError, LookupError, TypeError, ValueError):
         discard(folder)
-        why = "has a damaged checkpoint"
-    listener(Warned(f"run {options.run!r} {why}: training starts from the beginning"))
-    return None
+        return None, "has a damaged checkpoint"
+    why = _misfit(found, options)
+    return (None, why) if why else (found, "")
 
 
 def _misfit(previous: Previous, options: TrainOptions) -> str:

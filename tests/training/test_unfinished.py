@@ -14,7 +14,7 @@ from blocklinear.errors import (
     StorageError,
     UsageError,
 )
-from blocklinear.events import OuterIteration, Warned, ignore
+from blocklinear.events import OuterIteration, WarmStarted, Warned, ignore
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
@@ -186,12 +186,19 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     with pytest.raises(MismatchError, match="run 'default' was broken off"):
         train(store, options)
     assert files(store) == before
-    monkeypatch.undo()  # more memory: it would be trained in one part, and leave the others
+    monkeypatch.undo()  # more memory: trained anew it would have one part
     with pytest.raises(MismatchError, match="run 'default' was broken off"):
         train(store, options)
     assert files(store) == before
+    heard = Heard()
+    train(store, replace(options, resume=True), heard)
+    assert not [event for event in heard.of(Warned) if "checkpoint" in event.message]
+    assert {path.name for path in (store.folder / "runs").iterdir()} == names
+    with pytest.raises(MismatchError, match="trained in 2 parts, and held-out rows are scored by"):
+        train(store, replace(options, resume=True, evaluate=str(tmp_path / "none.svm")))
+    train(store, options)  # it came to its end, and is trained anew as a whole
+    assert {path.name for path in (store.folder / "runs").iterdir()} == {"default"}
     monkeypatch.setattr("blocklinear.training.parts.split_to_fit", in_two)
-    train(store, replace(options, resume=True))
     train(store, options)
     break_off(store, replace(options, cost=3.0))  # in the first part, once there was another run
     resumed = train(store, replace(options, cost=3.0, resume=True))
@@ -200,6 +207,45 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     monkeypatch.undo()
     train(store, replace(options, restart=True))
     assert not [path for path in files(store) if "part" in path.parent.name]
+
+
+def test_a_resume_in_parts_begins_those_that_were_not_begun(tmp_path, monkeypatch):
+    """Nothing is said of checkpoints that they lack, and they start warm as the others did."""
+    problem = several_classes(6)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(gap=1e-9, group=1, max_outer=4)
+    warm = replace(options, cost=3.0, warm_start=True)
+    for name in ("whole", "broken"):
+        train(store, replace(options, run=name))
+    monkeypatch.setattr(
+        "blocklinear.training.parts.split_to_fit",
+        lambda store, options, n, *rest, **more: [slice(0, 3), slice(3, n)],
+    )
+    heard = Heard()
+    unbroken = train(store, replace(warm, run="whole"), heard)
+    assert len(heard.of(WarmStarted)) == 2  # though it had one part before
+    break_off(store, replace(warm, run="broken"))
+    heard = Heard()
+    resumed = train(store, replace(warm, run="broken", resume=True, warm_start=False), heard)
+    assert resumed.weights.tobytes() == unbroken.weights.tobytes()
+    assert not [event for event in heard.of(Warned) if "checkpoint" in event.message]
+    assert len(heard.of(WarmStarted)) == 1
+    names = {path.name for path in (store.folder / "runs").iterdir()}
+    assert names == {f"{run}.part{k}of2" for run in ("whole", "broken") for k in (1, 2)}
+    monkeypatch.undo()
+    heard = Heard()  # and back
+    train(store, replace(warm, run="whole", cost=1.0), heard)
+    assert len(heard.of(WarmStarted)) == 1
+    assert {path.name for path in (store.folder / "runs").iterdir()} == {
+        "broken.part1of2",
+        "broken.part2of2",
+        "whole",
+    }
+
+
+def test_the_name_of_a_run_is_none_of_a_part():
+    with pytest.raises(UsageError, match="no name of a part of a run"):
+        TrainOptions(run="default.part1of2")
 
 
 def test_parts_of_a_run_share_its_time_limit(tmp_path, monkeypatch):
@@ -292,7 +338,9 @@ def test_what_cannot_be_noted_is_told_of(store, monkeypatch):
 
 @pytest.mark.parametrize("linked", ["runs", "runs/default", "runs/default.part1of2"])
 def test_restarting_deletes_nothing_outside_of_the_store(store, tmp_path, linked):
-    break_off(store, how(run="default.part1of2" if "part" in linked else "default"))
+    break_off(store, how())
+    if "part" in linked:
+        (store.folder / "runs/default").rename(store.folder / linked)
     elsewhere = tmp_path / "elsewhere"
     (store.folder / linked).rename(elsewhere)
     (store.folder / linked).symlink_to(elsewhere)
