@@ -25,6 +25,7 @@ def check_choice(source: str, store: "BlockStore", text: Mapping[str, Any]) -> N
     StorageError
     """
     from blocklinear.errors import InputError
+    from blocklinear.inputs.urls import shown_name
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
 
@@ -40,7 +41,8 @@ def check_choice(source: str, store: "BlockStore", text: Mapping[str, Any]) -> N
         )  # fmt: skip
         found = iter(read_rows([source], options))
     if not sum(rows.n_rows for rows in found):
-        raise InputError(f"{source}: has no rows to compare models on", "name a file with rows")
+        what = f"{shown_name(source)}: has no rows to compare models on"
+        raise InputError(what, "name a file with rows")
 
 
 def best_on(

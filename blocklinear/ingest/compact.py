@@ -5,6 +5,7 @@ its place in a block can follow it (see `Manifest.moved`). Numbers are decoded a
 each stays the same to the last bit.
 """
 
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,8 +21,8 @@ from blocklinear.ingest.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_by
 from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
-from blocklinear.store.changes import AnyStore, changing, commit, new_blocks
-from blocklinear.store.files import sync_directory
+from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
+from blocklinear.store.files import atomic_write, opened, sync_directory
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
@@ -110,6 +111,8 @@ def compact(
                 new.append(merge(old.blocks_folder, together, m, first + len(new)))
                 done += len(together)
             sync_directory(old.blocks_folder)
+            if merged is not None:
+                _join_skipped(old, *merged)
             return commit(
                 old,
                 batches=m.batches,
@@ -131,6 +134,18 @@ def _merge(given: object) -> tuple[str, list[str]]:
         f"merge_batches is {given!r}, but must be a name, and those of the batches to merge",
         'write ("new", ["first", "second"])',
     )
+
+
+def _join_skipped(store: BlockStore, name: str, parts: Sequence[str]) -> None:
+    """Join the lists of refused lines of batches into that of the batch which they become."""
+    batches = [batch["name"] for batch in store.manifest.batches if batch["name"] in parts]
+    lists = [store.folder / skipped_name(batch) for batch in batches]
+    lists = [path for path in lists if path.exists()]
+    if lists:
+        with atomic_write(store.folder / skipped_name(name)) as stream:
+            for path in lists:
+                with opened(path) as part:
+                    shutil.copyfileobj(part, stream)
 
 
 def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:

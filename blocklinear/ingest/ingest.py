@@ -14,6 +14,7 @@ from blocklinear.events import Listener, OneLabel, SplitProgress, Warned
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
 from blocklinear.inputs.raw import name_of, size_of
+from blocklinear.inputs.urls import shown_names
 from blocklinear.memory import WEIGHT_VECTORS, exact_size, format_size
 from blocklinear.numerals import counted
 from blocklinear.options import SplitOptions
@@ -300,8 +301,8 @@ def read_batch(
 
 def no_rows(inputs: Paths) -> InputError:
     """Return the error for inputs that hold no row."""
-    names = ", ".join(os.fspath(path) for path in inputs)
-    return InputError(f"{names}: no rows: nothing but blank lines or comments", "check the input")
+    why = "no rows: nothing but blank lines or comments"
+    return InputError(f"{shown_names(inputs)}: {why}", "check the input")
 
 
 def new_features(

@@ -11,6 +11,7 @@ from blocklinear.errors import InputError, LabelError, OneLabelError
 from blocklinear.ingest.compact import decoded_rows
 from blocklinear.numerals import format_number
 from blocklinear.store.blocks import BlockFile
+from blocklinear.store.layout import Layout
 from blocklinear.store.store import BlockStore
 
 
@@ -18,7 +19,7 @@ from blocklinear.store.store import BlockStore
 def label_places(store: BlockStore) -> Iterator[None]:
     """Tell of errors in labels what the store knows: names, and where the first such row is.
 
-    Only for the latter rows are read: of each block as many as there are before its first such row.
+    Only for the latter rows are read: chunks that may begin before the first such row found so far.
     """
     try:
         yield
@@ -49,13 +50,16 @@ def first_row(
     ------
     DamagedError, StorageError
     """
-    found = []
+    first = None
     for record in store.manifest.blocks:
         block = BlockFile(store.blocks_folder, record)
-        for rows in (decoded_rows(block, chunk, store.manifest) for chunk in block.chunks()):
+        for chunk in block.chunks():
+            begins = Layout.read(chunk.data, chunk.rows, chunk.nnz).first_row
+            if first is not None and begins > first[0]:
+                continue
+            rows = decoded_rows(block, chunk, store.manifest)
             where = np.flatnonzero(wanted(rows.labels))
-            if len(where):
-                k = where[np.argmin(rows.numbers[where])]
-                found.append((int(rows.numbers[k]), record.batch, float(rows.labels[k])))
-                break
-    return min(found, default=None)
+            if len(where):  # numbers increase in a chunk, but not from one to the next
+                found = (int(rows.numbers[where[0]]), record.batch, float(rows.labels[where[0]]))
+                first = found if first is None else min(first, found)
+    return first

@@ -111,8 +111,8 @@ def _difference(manifest: Manifest, options: SplitOptions) -> str | None:
             return name
     if manifest.hash_bits != options.text.hash_bits:
         return "number of hash bits"
-    known = manifest.hash_bits or options.text.index_base in (None, "auto")
-    if not known and manifest.index_base != options.text.index_base:
+    known = manifest.hash_bits or options.text.seeks_base
+    if not known and manifest.index_base != options.text.smallest_index:
         return "index base"
     return None
 

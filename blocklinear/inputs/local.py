@@ -22,7 +22,7 @@ class LocalFile:
 
     Attributes
     ----------
-    name : str
+    name : str                in messages
     size : int or None        None for a stream
     mtime_ns : int or None    None for a stream
     version : tuple           what changes when the file does
@@ -39,7 +39,7 @@ class LocalFile:
     memory_bytes = 0
 
     def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
-        self.name = path
+        self.name, self._path = path, None if path == "-" else os.path.abspath(path)
         self._stopped = False
         with storage_errors(path, "open"):
             if path == "-":
@@ -97,8 +97,10 @@ class LocalFile:
 
     def _is_replaced(self) -> bool:
         """Say whether another file has the name now; it does not matter if none has."""
+        if self._path is None:
+            return False
         try:
-            now = os.stat(self.name)
+            now = os.stat(self._path)
         except OSError:
             return False
         return (now.st_dev, now.st_ino) != (self._stat.st_dev, self._stat.st_ino)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _ACCESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/?]*@", re.IGNORECASE)
@@ -25,6 +26,11 @@ def shown_name(path: str | os.PathLike[str]) -> str:
     """Return how an input is named in messages and in what is recorded of it."""
     name = os.fspath(path)
     return without_secrets(name.partition("?")[0]) if is_url(path) else name
+
+
+def shown_names(paths: Iterable[str | os.PathLike[str]]) -> str:
+    """Return how several inputs are named in messages."""
+    return ", ".join(map(shown_name, paths))
 
 
 def joined(url: str, name: str) -> str:

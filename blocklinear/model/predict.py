@@ -174,7 +174,7 @@ def predict_stream(
                 rows += len(labels)
                 unknown_values += unknown
             listener(TextProgress(reader.bytes_read, reader.bytes_total, rows))
-    notes = list(reader.notes) if rows else [*reader.notes, f"{', '.join(inputs)}: no rows"]
+    notes = list(reader.notes) if rows else [*reader.notes, f"{reader.names}: no rows"]
     return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
 
 
@@ -245,7 +245,7 @@ def evaluate_text(
         found.add(labels, decisions)
         listener(TextProgress(reader.bytes_read, reader.bytes_total, found.rows))
     if not found.rows:
-        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+        raise InputError(f"{reader.names}: no rows", "check the input")
     return found
 
 

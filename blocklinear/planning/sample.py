@@ -11,7 +11,7 @@ import numpy as np
 from blocklinear.errors import InputError, UsageError, storage_errors
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.raw import name_of, size_of
-from blocklinear.inputs.urls import is_url, shown_name
+from blocklinear.inputs.urls import is_url, shown_names
 from blocklinear.options import TextOptions
 from blocklinear.planning.growth import Growth
 from blocklinear.store.blocks import check_file
@@ -102,7 +102,7 @@ def sample_text(
     rows = np.array([piece.lines.count(b"\n") for piece in pieces], float)
     parts = np.array([piece.part_bytes for piece in pieces], float)
     if not rows.sum():
-        raise InputError(f"{', '.join(map(shown_name, names))}: no rows", "check the input")
+        raise InputError(f"{shown_names(names)}: no rows", "check the input")
     path.write_bytes(b"".join(piece.lines for piece in pieces))
     error = 0.0
     if not whole and len(pieces) > 1:

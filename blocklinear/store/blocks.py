@@ -386,14 +386,21 @@ def fetch_block(path: Path, record: ChunkFile, halt: Callable[[], bool] = lambda
         fetched(path, lambda: check_file(path, record), halt)
 
 
+def _fetched_and_opened(path: Path, record: ChunkFile, attempts: int = 3) -> int:
+    """Open a file of chunks; of a store on a URL another thread may make room of it meanwhile."""
+    fetch_block(path, record)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and attempts > 1:
+            return _fetched_and_opened(path, record, attempts - 1)
+        raise damaged(path, error.strerror or str(error)) from error
+
+
 @contextlib.contextmanager
 def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
     """Open a file of chunks of the size that is recorded; hand out its descriptor."""
-    fetch_block(path, record)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise damaged(path, error.strerror or str(error)) from error
+    descriptor = _fetched_and_opened(path, record)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):

@@ -16,7 +16,7 @@ from blocklinear import __version__
 from blocklinear.classes import shown
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
-from blocklinear.store.contents import is_of_columns
+from blocklinear.store.contents import is_of
 from blocklinear.store.features import unnamed
 from blocklinear.store.files import (
     LOCK_NAME,
@@ -126,7 +126,7 @@ def remove_columns(columns: Path) -> int:
     """
     freed = 0
     if columns.is_dir() and not columns.is_symlink():
-        own = [path for path in columns.iterdir() if is_of_columns(path.name)]
+        own = [path for path in columns.iterdir() if is_of("columns", path.name)]
         # the manifest first: without it, what is left if this fails is not taken for columns
         freed = remove_files(sorted(own, key=lambda path: path.suffix != ".json"))[1]
     with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ def new_blocks(store: BlockStore) -> Iterator[int]:
             numbers = _numbers(store)
             new = (path for number, path in numbers.items() if number >= first)
             remove_files(path for path in new if path.name not in named)
-            remove_files(unnamed(store.folder, m))
+            remove_files(_unused_features(store.folder, m))
         raise
 
 
@@ -279,9 +279,9 @@ def forget(store: BlockStore, followed: set[str]) -> BlockStore:
 
 
 def delete_unused(store: BlockStore) -> tuple[int, int]:
-    """Delete the files in a store that none of its rows are in; return how many, and bytes.
+    """Delete the files of a store that none of its rows are in; return how many, and bytes.
 
-    Those of blocks that were removed go too. Nothing is written.
+    Those of blocks that were removed go too. Nothing is written, and what no store has stays.
 
     Parameters
     ----------
@@ -289,14 +289,19 @@ def delete_unused(store: BlockStore) -> tuple[int, int]:
         Locked by the caller.
     """
     named = {block.name for block in store.manifest.blocks}
-    unused = [path for path in store.blocks_folder.iterdir() if path.name not in named]
-    unused += unnamed(store.folder, store.manifest)
+    blocks = (path for path in store.blocks_folder.iterdir() if is_of("blocks", path.name))
+    unused = [path for path in blocks if path.name not in named]
+    unused += _unused_features(store.folder, store.manifest)
     lists = {skipped_name(batch["name"]) for batch in store.manifest.batches}
     unused += [path for path in store.folder.glob("skipped*.txt") if path.name not in lists]
     freed = remove_files(unused)
     sync_directory(store.blocks_folder)
     sync_directory(store.folder)
     return freed
+
+
+def _unused_features(store: Path, manifest: Manifest) -> list[Path]:
+    return [path for path in unnamed(store, manifest) if is_of("features", path.name)]
 
 
 def skipped_name(batch: str) -> str:

@@ -31,9 +31,10 @@ _COLUMNS = _Level(r"columns\.json|norms\.f64|c[0-9]{8}\.blk|bucket[0-9]{6}\.tmp"
 _STORE = _Level(
     rf"{re.escape(manifest.NAME)}|{re.escape(manifest.RECIPE_NAME)}|{LOCK_NAME}|skipped(-{_NAME})?\.txt|{_TEMPORARY}",
     {
-        "blocks": _Level(r"b[0-9]{8}\.blk"),
-        "features": _Level(r"f[0-9]{8}\.map|n[0-9]{8}\.zst"),
-        r"columns(\.new)?": _COLUMNS,
+        "blocks": _Level(rf"b[0-9]{{8}}\.blk|{_TEMPORARY}"),
+        "features": _Level(rf"f[0-9]{{8}}\.map|n[0-9]{{8}}\.zst|{_TEMPORARY}"),
+        "columns": _COLUMNS,
+        r"columns\.new": _COLUMNS,
         r"shuffle(\.gone)?": _SHUFFLE,
         "runs": _Level(_TEMPORARY, {_NAME: _RUN}),
     },
@@ -53,9 +54,9 @@ def foreign(folder: Path) -> str | None:
         return _foreign(folder, _STORE)
 
 
-def is_of_columns(name: str) -> bool:
-    """Say whether a file in a folder of columns can have that name."""
-    return re.fullmatch(_COLUMNS.files, name) is not None
+def is_of(folder: str, name: str) -> bool:
+    """Say whether a file in a folder of a store, as ``blocks``, can have that name."""
+    return re.fullmatch(_STORE.folders[folder].files, name) is not None
 
 
 def _foreign(folder: Path, level: _Level) -> str | None:

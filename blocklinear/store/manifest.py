@@ -50,8 +50,9 @@ MAX_LABELS = 10_000
 """More distinct labels than this are regression targets: they are not tabulated."""
 _MAX_COUNT = 1 << 62
 _LAST_SECOND = 253_402_300_799  # of the year 9999: dates are compared as text
-MAX_EXPANSION = 1 << 16
-"""Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one."""
+MAX_EXPANSION = 1 << 18
+"""Rows, or entries, a byte of a block file can stand for: zstd packs at most 2**15 bytes in one,
+each of which may hold 8 numbers of one bit."""
 _BLOCK_NAME = re.compile(r"b[0-9]{8}\.blk")
 _FEATURE_FILE_NAME = re.compile(r"f[0-9]{8}\.map")
 _NAMES = shapes.fields(

@@ -78,6 +78,12 @@ class Limits:
             place = f"{path}:{lines_before + line + 1}:{column}"
             raise too_many_features(place, index, index - index_base + 1, options)
 
+    def check_base(self, path: str, max_index: int, index_base: int) -> None:
+        """Refuse features that are too many only since their base was found to be 0 meanwhile."""
+        options, n_features = self._options, max_index - index_base + 1
+        if options.max_features is not None and n_features > options.max_features:
+            raise too_many_features(path, max_index, n_features, options)
+
     def refused_line(self, path: str, number: int, line: LongLine) -> InputFormatError:
         """Return the exception for a line that is too long, or has too many entries."""
         options = self._options

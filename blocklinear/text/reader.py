@@ -102,7 +102,7 @@ class RowReader:
         self._source: Source | None = None
         self.provenance: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self._min_index = 1 << 32
+        self._min_index, self._max_index = 1 << 32, -1
         sizes = [extent.size] if extent else [size_of(path) for path in self._paths]
         self.bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
 
@@ -110,6 +110,11 @@ class RowReader:
     def bytes_read(self) -> int:
         """Raw bytes taken so far."""
         return self._done_bytes + (self._source.raw.bytes_read if self._source else 0)
+
+    @property
+    def names(self) -> str:
+        """The inputs, as messages name them."""
+        return ", ".join(self._names)
 
     @property
     def skipped(self) -> int:
@@ -164,7 +169,10 @@ class RowReader:
     def _check(self, path: str, slab: Slab, rows: Rows, lines_before: int) -> None:
         if self._options.seeks_base:
             self._min_index = min(self._min_index, rows.min_index)
+            self._max_index = max(self._max_index, rows.max_index)
         self._limits.check_features(path, slab, rows, lines_before, self.index_base)
+        if self._options.seeks_base:
+            self._limits.check_base(path, self._max_index, self.index_base)
         self._limits.check_faults(path, slab, rows, lines_before)
 
     def _finished(self, slab: Slab, rows: Rows) -> Rows | None:

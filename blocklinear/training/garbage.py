@@ -64,11 +64,11 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
             n_bytes += drop_columns(old.folder)
         runs, followed, n_shortened = list(_runs(old.folder)), set[str](), 0
         for folder in runs:
-            with _readable(folder, listener):
+            with _readable(folder, old.manifest, followed, listener):
                 deleted = Checkpoint(folder).tidy()
                 files, n_bytes = files + deleted[0], n_bytes + deleted[1]
         for folder in runs:
-            with _readable(folder, listener):
+            with _readable(folder, old.manifest, followed, listener):
                 blocks, shortened = _shorten(folder, old.manifest)
                 followed |= blocks
                 n_shortened += shortened
@@ -85,12 +85,22 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _readable(folder: Path, listener: Listener) -> Iterator[None]:
-    """Delete a run if its checkpoint is found to be damaged."""
+def _readable(
+    folder: Path, manifest: Manifest, followed: set[str], listener: Listener
+) -> Iterator[None]:
+    """Delete a run if its checkpoint cannot be read: it may hold rows that are to go.
+
+    That of a newer version stays where none are; all blocks count as `followed` then.
+    """
     try:
         yield
-    except (DamagedError, MismatchError, KeyError, TypeError, ValueError):
-        # it may hold rows that are to go, and this version cannot read it
+    except MismatchError as error:
+        if not manifest.removed:
+            followed.update(manifest.moved)
+            return
+        listener(Warned(f"{error.what}, and rows of it may be to go: the run is deleted"))
+        discard(folder)
+    except (DamagedError, KeyError, TypeError, ValueError):
         listener(Warned(f"{folder}: its checkpoint is damaged: it is deleted"))
         discard(folder)
 

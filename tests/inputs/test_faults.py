@@ -7,7 +7,7 @@ import pytest
 import servers
 
 import blocklinear
-from blocklinear.errors import StorageError, UsageError
+from blocklinear.errors import InputError, StorageError, UsageError
 from blocklinear.inputs import objects
 from blocklinear.inputs.objects import RemoteObject
 from blocklinear.inputs.raw import RawFile
@@ -193,6 +193,24 @@ def test_no_permission_shows_no_secret(status, http_files):
             blocklinear.check(url)
     assert "secret" not in str(caught.value)
     assert f"{server.url}/rows.svm:" in str(caught.value)
+
+
+def test_inputs_without_rows_show_no_secret(path, http_files, tmp_path):
+    store = blocklinear.split(path, tmp_path / "store", blocks=2)
+    model, out = blocklinear.train(store, max_outer=1), tmp_path / "out"
+    with http_files({"/rows.svm": b"# nothing\n"}) as server:
+        url = f"{server.url.replace('://', '://me:secret@')}/rows.svm?signature=secret"
+        for call in (
+            lambda: blocklinear.split(url, tmp_path / "new"), lambda: blocklinear.add(store, url),
+            lambda: blocklinear.plan(url), lambda: blocklinear.evaluate(url, model),
+            lambda: blocklinear.train(store, evaluate=url, restart=True),
+        ):  # fmt: skip
+            with pytest.raises(InputError, match="no rows") as caught:
+                call()
+            assert f"{server.url}/rows.svm" in str(caught.value)
+            assert "secret" not in str(caught.value)
+        (note,) = blocklinear.predict(url, model, out).notes
+        assert note == f"{server.url}/rows.svm: no rows"
 
 
 def test_a_failing_server_is_not_a_missing_file(http_files):

@@ -18,7 +18,7 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.options import TrainOptions
-from blocklinear.store import files, groups
+from blocklinear.store import blocks, files, groups
 from blocklinear.store.remote import mirror
 from blocklinear.training.memory_plan import plan_memory
 
@@ -131,6 +131,21 @@ def test_the_cache_may_be_bounded(local, remote, cache, requests, monkeypatch):
     requests.clear()
     assert not store.verify().faults
     assert 5 <= len(requests) <= 10
+
+
+def test_a_block_that_another_thread_makes_room_of_is_fetched_again(local, remote, monkeypatch):
+    """It is deleted between fetching and opening."""
+    really, left = blocks.fetched, [2]
+
+    def fetched(path, *rest):
+        really(path, *rest)
+        if path.name == "b00000003.blk" and left[0]:
+            left[0] -= 1
+            path.unlink()
+
+    monkeypatch.setattr(blocks, "fetched", fetched)
+    assert not blocklinear.BlockStore.open(URL).verify().faults
+    assert left == [0]
 
 
 @pytest.mark.parametrize("name", ["blocks/b00000003.blk", "features/f00000000.map"])

@@ -101,15 +101,16 @@ def test_what_cannot_be_removed(tmp_path):
 # gc; what it does to runs is in tests/training/test_garbage.py
 
 
-def test_gc_deletes_what_is_not_of_the_store(tmp_path):
+def test_gc_deletes_what_no_rows_are_in(tmp_path):
     store = add_text(make_store(tmp_path), MORE)
     store = compact(remove(store, ["b2"]))
     assert len(os.listdir(store.blocks_folder)) == 5
-    (store.blocks_folder / "stray").write_bytes(b"1")
+    (store.blocks_folder / "b00000077.blk").write_bytes(b"1")
+    (store.blocks_folder / "notes").write_bytes(b"of somebody")
     (store.blocks_folder / "folder").mkdir()
     done = collect_garbage(store)
     assert (done.files, done.runs) == (5, 0)
-    assert sorted(os.listdir(store.blocks_folder)) == ["b00000004.blk", "folder"]
+    assert sorted(os.listdir(store.blocks_folder)) == ["b00000004.blk", "folder", "notes"]
     store = BlockStore.open(store.folder)
     assert (store.manifest.removed, store.manifest.moved) == ([], {})
     assert intact(store)

@@ -8,6 +8,7 @@ from blocklinear.errors import DamagedError, StorageError, UsageError, WrongType
 from blocklinear.ingest.compact import bins, compact
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
+from blocklinear.training.garbage import collect_garbage
 
 from .build import (
     expected_rows,
@@ -83,6 +84,22 @@ def test_batches_are_merged_when_named(tmp_path):
         refused(WrongTypeError, 2, compact, store, wrong, match="block_bytes is")
     refused(UsageError, 2, compact, store, merge_batches=("day2", ["b1"]), match="already")
     refused(UsageError, 2, compact, store, merge_batches=("..", ["b1"]), match="plain name")
+
+
+def test_lists_of_refused_lines_are_joined(tmp_path):
+    store = make_store(tmp_path)
+    for day in ("monday", "tuesday"):
+        store = add_text(
+            store, random_text(20) + b"1 %s:1\n" % day.encode(), batch=day, on_error="skip"
+        )
+    lists = [(store.folder / f"skipped-{day}.txt").read_bytes() for day in ("monday", "tuesday")]
+    store = compact(store, merge_batches=("week", ["tuesday", "monday"]))
+    collect_garbage(store)
+    assert [path.name for path in store.folder.glob("skipped*")] == ["skipped-week.txt"]
+    assert (store.folder / "skipped-week.txt").read_bytes() == b"".join(lists)
+    store = compact(store, merge_batches=("b1", ["b1", "week"]))
+    collect_garbage(store)
+    assert (store.folder / "skipped.txt").read_bytes() == b"".join(lists)
 
 
 def test_a_damaged_block_is_not_merged(tmp_path):

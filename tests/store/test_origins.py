@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blocklinear.errors import InputError
+from blocklinear.ingest.compact import compact
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
@@ -36,6 +37,17 @@ def test_a_label_that_is_no_class_is_found(case, blocks, tmp_path):
         with pytest.raises(InputError, match=r"label 0\.5 is not an integer") as caught:
             learn(store, TrainOptions(solver=3))
         assert said.format(*paths) in str(caught.value)
+
+
+def test_the_line_is_the_first_where_blocks_are_joined(tmp_path):
+    """Their chunks are not in the order of rows."""
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:1\n-1 1:1\n" * 2 + "0.5 1:1\n" * 36)
+    text = small_text_options()
+    store = split([path], tmp_path / "store", SplitOptions(blocks=4, text=text))
+    compact(store)
+    with pytest.raises(InputError, match="first in line 5 of"):
+        train(store, TrainOptions(solver=3))
 
 
 def test_the_line_is_not_told_where_batches_are_no_longer_in_order(tmp_path):

@@ -11,7 +11,7 @@ from threading import Lock, current_thread
 import pytest
 import zstandard
 
-from blocklinear.errors import InputError, InputFormatError, StorageError
+from blocklinear.errors import InputError, InputFormatError, MemoryBudgetError, StorageError
 from blocklinear.memory import parse_size
 from blocklinear.options import TextOptions
 from blocklinear.pages import ByteBudget
@@ -146,6 +146,16 @@ def test_the_bound_of_a_line_follows_the_budget():
         for threads in (1, 16, 256):
             options = TextOptions(memory_bytes=memory, threads=threads)
             assert options.slab_bytes <= options.line_limit
+
+
+def test_features_are_too_many_once_they_are_found_to_begin_at_0(tmp_path):
+    (tmp_path / "first").write_text("1 5:1\n")
+    (tmp_path / "second").write_text("-1 0:1\n")
+    paths = [tmp_path / "first", tmp_path / "second"]
+    auto = TextOptions(threads=1, index_base="auto", max_features=6)
+    assert sum(rows.n_rows for rows in read_rows(paths, auto)) == 2
+    with pytest.raises(MemoryBudgetError, match=r"second: index 5 makes 6 features"):
+        list(read_rows(paths, replace(auto, max_features=5)))
 
 
 def test_a_file_that_grows_meanwhile(tmp_path):

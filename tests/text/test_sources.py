@@ -215,6 +215,23 @@ def test_a_file_that_changes_meanwhile(change, write):
         raw.finish()
 
 
+def test_a_file_of_that_name_elsewhere_is_another_one(tmp_path, monkeypatch):
+    """A relative name means nothing in another folder, nor does that of standard input."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        for name in ("rows", "-"):
+            (tmp_path / folder / name).write_bytes(TEXT)
+    monkeypatch.chdir(tmp_path / "here")
+    raw = RawFile("rows")
+    with open("rows") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        monkeypatch.chdir(tmp_path / "there")
+        for one in (raw, RawFile("-")):
+            assert one.read(len(TEXT)) == TEXT
+            one.finish()
+            one.close()
+
+
 def test_a_folder_and_a_missing_file(tmp_path):
     before = os.listdir("/proc/self/fd")
     with pytest.raises(StorageError, match="is a folder"):

@@ -1,5 +1,6 @@
 """What `gc` leaves of runs: alpha of the rows there are, and nothing that came from others."""
 
+import json
 import os
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
-from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.checkpoint import FORMAT, Checkpoint, _checksum
 from blocklinear.training.garbage import collect_garbage
 
 TEXT = "".join(
@@ -140,6 +141,38 @@ def test_a_damaged_checkpoint_is_deleted(store, damage):
     assert os.listdir(run_of(store)) == []
     assert [type(event) for event in heard] == [Warned]
     assert str(run_of(store)) in heard[0].message
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_run_of_a_newer_version_stays_unless_rows_are_to_go(store, removed):
+    save(store)
+    path = run_of(store) / "checkpoint.json"
+    body = json.loads(path.read_bytes())["checkpoint"] | {"format": FORMAT + 1}
+    content = json.dumps({"checksum": _checksum(body), "checkpoint": body}).encode()
+    path.write_bytes(content)
+    if removed:
+        remove(store, blocks=[store.manifest.blocks[0].name])
+    compact(store)
+    heard = []
+    collect_garbage(store, heard.append)
+    assert bool(BlockStore.open(store.folder).manifest.moved) == (not removed)
+    if removed:
+        assert os.listdir(run_of(store)) == []
+        assert "is newer than" in heard[0].message
+        return
+    assert heard == []
+    assert path.read_bytes() == content
+
+
+def test_what_is_of_no_store_stays(store):
+    strange = [store.blocks_folder / "notes.txt", store.folder / "features/names.csv"]
+    for path in strange:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    (store.blocks_folder / "b00000099.blk").write_bytes(b"left")
+    (store.folder / "features/f00000099.map").write_bytes(b"left")
+    assert collect_garbage(store).files == 2
+    assert [path.read_text() for path in strange] == ["mine", "mine"]
 
 
 def test_an_array_of_another_length_is_damage(store):
