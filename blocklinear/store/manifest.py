@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -227,12 +227,10 @@ class Manifest:
         """
         n_blocks, n_labels = len(self.blocks) + len(self.removed), len(self.labels or ())
         refuse_many(n_blocks, n_labels)
-        content = asdict(self)
-        for block in (*content["blocks"], *content["removed"]):
-            for name, in_file in _NAMES_IN_FILE.items():
-                block[in_file] = block.pop(name)
-            if not self.weighted:  # as versions that do not know weights wrote
-                del block["weights"]
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        for kind in ("blocks", "removed"):
+            content[kind] = [self._in_file(block) for block in content[kind]]
+        content["features"] = [vars(file) for file in self.features]
         for name in _absent(self.format):
             del content[name]
         body = _canonical(content)
@@ -242,6 +240,13 @@ class Manifest:
             raise _too_large(len(text), n_blocks, n_labels)
         with atomic_write(folder / NAME) as stream:
             stream.write(text)
+
+    def _in_file(self, block: BlockRecord) -> dict[str, Any]:
+        """Return what the file says of a block; its many counts are not copied."""
+        found = {_NAMES_IN_FILE.get(name, name): value for name, value in vars(block).items()}
+        if not self.weighted:  # as versions that do not know weights wrote
+            del found["weights"]
+        return found
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -390,9 +395,10 @@ class Manifest:
     def _check_counts(self) -> None:
         records = [*self.blocks, *self.removed]
         counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
-        counts += [n for b in records for n in (b.rows, b.nnz, b.bytes, *b.label_counts)]
-        if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in counts):
-            raise ValueError("a count is out of range")
+        counts += [n for b in records for n in (b.rows, b.nnz, b.bytes)]
+        for some in (counts, *(b.label_counts for b in records)):
+            if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in some):
+                raise ValueError("a count is out of range")
         if not 0 <= self.n_features <= 1 << 32 or self.next_row < self.n_rows:
             raise ValueError("a count is out of range")
         if not all(-1 <= b.max_index < 1 << 32 for b in records):

@@ -208,6 +208,14 @@ def model_bytes(manifest: Manifest) -> int:
     return 8 * (manifest.dimension + 1)
 
 
+def _manifest_bytes(manifest: Manifest) -> int:
+    """Return what the manifest takes twice, as it was opened and once it is locked, in whole MiB.
+
+    It is much where many blocks have many labels: it counts each in each, in 8 bytes.
+    """
+    return 2 * 8 * len(manifest.labels or ()) * len(manifest.blocks) & -(1 << 20)
+
+
 class _Needs:
     """Bytes that a training takes; arguments are as for `plan_memory`.
 
@@ -239,7 +247,7 @@ class _Needs:
         else:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
         vectors += options.patience is not None
-        self._program = PROCESS_BYTES + besides
+        self._program = PROCESS_BYTES + besides + _manifest_bytes(manifest)
         self._trained = vectors * width
         self._vectors = vectors * trained + kept * model_bytes(manifest)
         self.fixed = self._program + self._vectors

@@ -66,6 +66,17 @@ def test_too_little_says_the_arithmetic_and_what_would_do(store):
     assert model.n_features == 2_000_000
 
 
+def test_many_labels_of_many_blocks_take_memory(large):
+    """9,000 values to regress on in 40 blocks are 360,000 counts, which are there twice."""
+    options = TrainOptions(memory_bytes=256 * MIB)
+    values = replace(large, labels=[float(k) for k in range(9000)])
+    assert plan_memory(values, options) == plan_memory(
+        large, replace(options, memory_bytes=(256 - 5) * MIB)
+    )
+    two = replace(large, labels=[0.0, 1.0])
+    assert plan_memory(two, options) == plan_memory(large, options)
+
+
 @pytest.mark.parametrize("width", [1, 2, 20, 40])
 def test_no_plan_depends_on_threads(large, width):
     for room in range(26, 80, 6):
