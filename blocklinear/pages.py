@@ -40,10 +40,15 @@ class Pages:
         if sparse and sys.platform == "linux":
             private |= _LINUX_NORESERVE
         self._map = mmap.mmap(-1, max(n_bytes, 1), flags=private)
-        if large and n_bytes >= _LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-            with suppress(OSError):  # the system has none
-                self._map.madvise(mmap.MADV_HUGEPAGE)
+        if sparse:  # else a byte that is written to may take 2 MiB
+            self._advise("MADV_NOHUGEPAGE")
+        elif large and n_bytes >= _LARGE_BYTES:
+            self._advise("MADV_HUGEPAGE")
         self.array: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8, n_bytes)
+
+    def _advise(self, advice: str) -> None:
+        with suppress(AttributeError, OSError):  # the system has no large pages
+            self._map.madvise(getattr(mmap, advice))
 
     def discard(self) -> None:
         """Give the pages back, whoever still refers to them: all bytes are zero from now on."""

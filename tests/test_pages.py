@@ -115,3 +115,17 @@ def test_whoever_waits_is_let_through_when_all_is_over():
         waiting = pool.submit(budget.acquire, 1)
         budget.close()
         assert waiting.result() == 1
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no THP here")
+def test_sparse_memory_has_no_large_pages():
+    """Where the system gives these to all, a byte that is written to would take 2 MiB."""
+    advised = []
+    for sparse in (True, False):
+        pages = Pages(64 << 20, sparse=sparse)
+        start = f"{pages.array.ctypes.data:x}-"
+        text = Path("/proc/self/smaps").read_text()
+        of_it = text[text.index(f"\n{start}") :]
+        flags = of_it[of_it.index("VmFlags:") :].partition("\n")[0].split()
+        advised.append("nh" in flags)
+    assert advised == [True, False]
