@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
@@ -22,9 +23,11 @@ from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.recipe import recipe_of_model
+from blocklinear.tables.arrow import arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
 from blocklinear.tables.stream import Tables, reader_of
+from blocklinear.tables.values import Floats
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class TableReport:
 
     def summary(self) -> str:
         """Return the score, or how many rows there were."""
+        if not self.rows:
+            return "no rows"
         return counted(self.rows, "row") if self.score is None else self.score.summary()
 
     def to_json(self) -> str:
@@ -145,12 +150,19 @@ def predict_tables(
             "leave out --report",
         )
     encoder, outcomes = Encoder(recipe, growing=False), Outcomes(recipe, model)
-    names = {"prediction"}
-    if decision:
-        names |= outcomes.decisions(np.empty((0, model.n_columns))).keys()
-    if probability:
-        names |= outcomes.probabilities(np.empty((0, len(outcomes.names)))).keys()
-    if taken := sorted(names.intersection(keep)):
+
+    def results_of(decisions: Floats, chosen: NDArray[np.int64] | None) -> dict[str, Any]:
+        results = {"prediction": outcomes.predictions(chosen, decisions)}
+        if decision:
+            results |= outcomes.decisions(decisions)
+        if probability:
+            results |= outcomes.probabilities(probabilities(decisions, len(outcomes.names)))
+        return results
+
+    none = results_of(
+        np.empty((0, model.n_columns)), None if model.is_regressor else np.empty(0, np.int64)
+    )
+    if taken := sorted(none.keys() & set(keep)):
         raise UsageError(
             f"--keep names {taken[0]}, which is also a column of the results",
             "leave it out of --keep, or rename it in the table",
@@ -175,17 +187,11 @@ def predict_tables(
                         model.check_decisions(decisions, first_row=n_rows + 1)
                         chosen = None if model.is_regressor else model.class_indices(decisions)
                         predicted = decisions[:, 0] if chosen is None else known[chosen]
-                        results = {"prediction": outcomes.predictions(chosen, decisions)}
-                        if decision:
-                            results |= outcomes.decisions(decisions)
-                        if probability:
-                            shares = probabilities(decisions, len(outcomes.names))
-                            results |= outcomes.probabilities(shares)
                         columns = {
                             column: kept(found.part, column, start, len(given), kind)
                             for column, kind in kept_kinds.items()
                         }
-                        writer.write(columns | results)
+                        writer.write(columns | results_of(decisions, chosen))
                         start, n_rows = start + len(given), n_rows + len(given)
                         if not labelled:
                             continue
@@ -195,8 +201,8 @@ def predict_tables(
                         if confusion is not None:
                             confusion.add(given, predicted)
                 listener(TextProgress(found.bytes_read, tables.bytes_total, n_rows))
-            if not n_rows:
-                raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+            if not n_rows:  # the result has its columns all the same
+                writer.write({n: arrow().array([], kind) for n, kind in kept_kinds.items()} | none)
             if options.expect_rows not in (None, n_rows):
                 raise InputError(
                     f"{counted(n_rows, 'row')}, not the {options.expect_rows} expected",

@@ -249,7 +249,10 @@ class _Csv(Source):
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
         with self._placed(), self._open([], text)[0] as reader:
             self.schema = reader.schema
-        for field in self.schema:
+        for place, field in enumerate(self.schema):
+            if kinds.get(field.name) == "timestamp" and str(field.type) == "date32[day]":
+                midnight = field.with_type(arrow().timestamp("s"))  # what has no time has this
+                self.schema = self.schema.set(place, midnight)
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
 

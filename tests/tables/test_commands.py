@@ -326,8 +326,12 @@ def test_predict_counts_the_rows_that_are_expected(run, tmp_path):
     assert not (tmp_path / "out").exists()
     header = (tmp_path / "b.csv").read_text().partition("\n")[0]
     (tmp_path / "none.csv").write_text(f"{header}\n")
-    assert run("predict none.csv m out")[0] == 3
-    assert not (tmp_path / "out").exists()
+    status, out, err = run("predict none.csv m out --decision --keep age")
+    assert (status, "no rows" in out, "none.csv: no rows" in err) == (0, True, True)
+    assert (tmp_path / "out").read_text() == '"age","prediction","decision"\n'
+    assert run("predict none.csv m none.parquet --report -q")[0] == 0
+    assert pa.parquet.read_table(tmp_path / "none.parquet").column_names == ["prediction"]
+    assert run("predict none.csv m out --expect-rows 1")[0] == 3
     assert run("predict b.csv m out --expect-rows 100")[0] == 0
 
 

@@ -241,6 +241,18 @@ def test_times_are_the_same_in_any_unit(tmp_path, zone):
     assert [value[19:] for value in values] == [".5" + "Z" * bool(zone), ".001" + "Z" * bool(zone)]
 
 
+def test_dates_in_csv_are_midnights_where_times_are_wanted(tmp_path):
+    """Their types are guessed, and a CSV of midnights may have no times."""
+    days = pa.array(np.arange(0, 8_640_000, 86_400), pa.timestamp("s"))
+    table = pa.table({"t": days, "y": np.arange(100) % 2})
+    store = make_store(tmp_path, table)
+    (tmp_path / "days.csv").write_text(
+        "t,y\n" + "".join(f"{day.as_py():%Y-%m-%d},{k % 2}\n" for k, day in enumerate(days))
+    )
+    added, unseen = add_tables(store.folder, [str(tmp_path / "days.csv")])
+    assert (added.manifest.n_rows, unseen) == (200, {})
+
+
 def test_a_budget_that_pyarrow_alone_would_take(tmp_path):
     little = SplitOptions(text=TextOptions(threads=1, memory_bytes=200 << 20))
     with pytest.raises(MemoryBudgetError, match="tables cannot be read within 200M"):

@@ -165,7 +165,7 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
             positive=positive_of(args, model.named),
             listener=console,
         )
-    remarks = []
+    remarks = [] if report.rows else [f"blocklinear: {args.input}: no rows"]
     if report.unseen:
         counts = ", ".join(f"{shown(name)} {n}" for name, n in report.unseen.items())
         remarks.append(f"blocklinear: values that the model does not know, left out: {counts}")
