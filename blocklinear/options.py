@@ -329,8 +329,8 @@ class TrainOptions:
         where there are more than two; 4 Crammer and Singer's multi-class hinge; regression: 12
         squared epsilon-insensitive, 13 epsilon-insensitive loss; 21 one-class SVM, whatever the
         labels. 0, 2 and 11 are the problems of 7, 1 and 12, solved by Newton's method on the
-        primal. 5 and 6 have the losses of 1 and 7, and L1 regularisation: the sum of the absolute
-        weights, most of which are 0 then.
+        primal where that is cheaper (see `method`). 5 and 6 have the losses of 1 and 7, and L1
+        regularisation: the sum of the absolute weights, most of which are 0 then.
     l1_ratio : float
         Of solvers 5 and 6, above 0 and at most 1: weights cost l1_ratio times their absolute sum,
         plus (1 - l1_ratio) / 2 times their squared norm (the elastic net).

@@ -169,7 +169,7 @@ def check(
     verbose: bool = False,
     **settings: Any,
 ) -> checking.CheckReport:
-    """Read LIBSVM text as `split` does, and report what it contains and every problem.
+    """Read LIBSVM text as `split` does, and report what it contains and its problems.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def add_free_bias(parser: Any) -> None:
         "--free-bias",
         dest="regularize_bias",
         action="store_false",
-        help="do not regularise the weight of the bias feature (not with -s 4 or 21)",
+        help="do not regularise the weight of the bias feature that -B adds (not with -s 4 or 21)",
     )
 
 

@@ -76,7 +76,7 @@ PARAMETERS = """
     coef_, intercept_ :       weights
     n_iter_ : int             outer iterations
     dual_gap_ : float         the certified relative duality gap: how far from the optimum, at most;
-                              NaN after `partial_fit`
+                              NaN after `partial_fit`, and with ``refit=False``
     n_samples_seen_ : int     rows of a weight above 0, those of `partial_fit` included
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X has names

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blocklinear.numerals import counted
 from blocklinear.report import records
 from blocklinear.report.facts import history_html
 from blocklinear.report.plots import figure_of
@@ -31,6 +32,9 @@ class RunHistory(records.RunRecords):
     peak_bytes : int
         The largest resident memory that was reported; 0 if none was.
     """
+
+    def __repr__(self) -> str:
+        return f"<RunHistory of {counted(len(self.events), 'outer iteration')}>"
 
     def plot(self, quantity: str = "gap", against: str | Sequence[str] = ("seconds",)) -> "Figure":
         """Draw how the run came nearer to the optimum.

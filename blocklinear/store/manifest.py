@@ -101,8 +101,8 @@ class Manifest:
     order : str               "random", or "file" for rows in input order
     index_base : int          smallest index that the input may have
     hash_bits : int           indices are hashes of this many bits; 0 if they are as in the input
-    n_features : int          columns of the blocks: features that occur, or `dimension` of them in
-                              formats 1 and 2
+    n_features : int          columns of the blocks: features that occur, or `dimension` of them
+                              where they are not renumbered
     n_rows, nnz : int
     next_row, next_block : int    first numbers that were never used
     dtype : str               "float64" or "float32": what values are rounded to when read
@@ -113,21 +113,23 @@ class Manifest:
     batches : list[dict]      name, date (UTC, of its commit), rows, sources (path, size, mtime_ns,
                               xxh64, sha256, rows, lines, ...; as they were read). sha256 is null
                               unless asked for; sources read by 0.1.0 have no xxh64 but always it.
-                              In format 2, weights: the files of weights, with size and digests too
+                              Where rows have weights, these too: the files of weights, with size
+                              and digests
     blocks : list[BlockRecord]      in the order of their numbers
     removed : list[BlockRecord]     blocks whose rows were removed; their files stay until `gc`
     moved : dict[str, list]   where the rows of a block went that was merged into another one:
                               ``{old name: [new name, position of the first row in it]}``
     dimension : int           features of the input, and of models: the largest index less
-                              `index_base`, plus 1. Not written in formats 1 and 2
-    features : list[FeatureFile]        hold the index of each feature number. Not written in
-                              formats 1 and 2, where the number is index - `index_base`
+                              `index_base`, plus 1. Written where features are renumbered
+    features : list[FeatureFile]        hold the index of each feature number. Written where these
+                              are renumbered; else the number is index - `index_base`
     classes : dict            labels as given, by the numbers they have in blocks, where these are
-                              others: see `blocklinear.classes`. Not written up to format 4
+                              others: see `blocklinear.classes`. Written where the sum has 4
     names : dict              of the features of the input, the first ones: file in ``features/``,
                               names in it, its size, bytes unpacked, sha256; empty if there are
-                              none. Not written up to format 4
-    recipe : str              SHA-256 of the recipe that makes rows of tables. Written from format 9
+                              none. Written where the sum has 4
+    recipe : str              SHA-256 of the recipe that makes rows of tables. Written where the sum
+                              has 8
     """
 
     format: int

@@ -32,8 +32,8 @@ def add_parser(commands: Any) -> None:
         "made of columns; there may be new features and labels.",
         epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 the store has an "
         "input already, or other rows in batch NAME, or another index base, or weights where the "
-        "input has none, 6 I/O or no space, 7 memory budget, 8 another process writes to the "
-        "store; unless 0, the store is as it was",
+        "input has none, or is of a newer version, 6 I/O or no space, 7 memory budget, 8 another "
+        "process writes to the store; unless 0, the store is as it was",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument(
@@ -44,8 +44,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--if-absent",
         action="store_true",
-        help="do nothing if a batch (NAME, if given) is of exactly these INPUTs in this order, by "
-        "size and digest; some of them are refused as without it",
+        help="do nothing if the store has a batch (NAME, if given) of exactly these INPUTs in this "
+        "order, by size and digest; if it has only some of them, the command is refused",
     )
     parser.add_argument(
         "--allow-duplicate", action="store_true", help="add a file that the store already has"

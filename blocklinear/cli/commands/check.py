@@ -16,7 +16,8 @@ def add_parser(commands: Any) -> None:
         help="report what LIBSVM text contains, and its problems",
         description="Read LIBSVM text as split does, without making a store. The first 20 problems "
         "go to stderr.",
-        epilog="exit status: 0 no problems, 2 usage, 3 problems, 6 an input cannot be read",
+        epilog="exit status: 0 no problems, 2 usage, 3 problems, 6 an input cannot be read, "
+        "7 memory budget",
     )
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="LIBSVM text, or - for stdin")
     add_index_base(parser)

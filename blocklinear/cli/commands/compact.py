@@ -16,8 +16,8 @@ def add_parser(commands: Any) -> None:
         description="Merge the small blocks of each batch into blocks of the usual size, without "
         "the text. Training with --warm-start still finds the solution of an earlier run. "
         "The old files stay on disk until `blocklinear gc STORE`.",
-        epilog="exit status: 0 ok, 2 usage or no such batch, 4 damaged store, 6 I/O or no space, 8 "
-        "another process writes to the store",
+        epilog="exit status: 0 ok, 2 usage or no such batch, 4 damaged store, 5 a store of a newer "
+        "version, 6 I/O or no space, 8 another process writes to the store",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument(

@@ -48,8 +48,9 @@ def add_parser(commands: Any) -> None:
         "are trained in the same passes over the data. The best C has the best mean over the "
         "folds; of equal ones the smallest is taken.",
         epilog="exit status: 0 ok, 2 usage, 3 labels do not fit the solver, 4 damaged store, "
-        "5 the run of --refit was interrupted, 6 I/O or no space, 7 memory budget, 8 store busy, "
-        "9 the cluster is gone or missing, 130/143 stopped by a signal",
+        "5 the run of --refit was interrupted, or a store of a newer version, 6 I/O or no space, "
+        "7 memory budget, 8 store busy, 9 the cluster is gone or missing, 130/143 stopped by a "
+        "signal",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or LIBSVM text")
     parser.add_argument("-v", "--folds", type=int, default=5, metavar="V", help="folds (default 5)")

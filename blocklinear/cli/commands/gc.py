@@ -14,8 +14,8 @@ def add_parser(commands: Any) -> None:
         description="Delete the files of removed and merged blocks, what killed commands left, and "
         "the state of removed rows in training runs, which then cannot be resumed. Models already "
         "written still depend on the rows that they were trained on.",
-        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O, 8 another process writes to "
-        "the store or trains on it",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 5 a store of a newer version, 6 "
+        "I/O, 8 another process writes to the store or trains on it",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.set_defaults(run=run)

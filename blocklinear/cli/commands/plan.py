@@ -21,8 +21,8 @@ def add_parser(commands: Any) -> None:
         description="Look at a sample of LIBSVM text or of a store for some seconds, and estimate "
         "rows, features, bytes, memory and seconds of the split and of the training, each with the "
         "range it may be in. The speed of this machine is measured once and kept.",
-        epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 6 I/O or no space, "
-        "7 memory budget",
+        epilog="exit status: 0 ok, 2 usage, 3 malformed input, 4 damaged store, 5 a store of a "
+        "newer version, 6 I/O or no space, 7 memory budget",
     )
     parser.add_argument(
         "inputs", nargs="+", metavar="INPUT|STORE", help="LIBSVM text or a store; also URLs"

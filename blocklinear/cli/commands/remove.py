@@ -20,7 +20,8 @@ def add_parser(commands: Any) -> None:
         description="Remove batches, or single blocks, from STORE. Their files stay on disk until "
         "`blocklinear gc STORE`.",
         epilog="exit status: 0 ok, 2 usage, or no such batch or block (without --missing-ok), 3 no "
-        "row would remain, 4 damaged store, 6 I/O, 8 another process writes to the store",
+        "row would remain, 4 damaged store, 5 a store of a newer version, 6 I/O, 8 another process "
+        "writes to the store",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     parser.add_argument(

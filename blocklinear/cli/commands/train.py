@@ -53,8 +53,8 @@ def add_parser(commands: Any) -> None:
         "If both --gap and -e are given, both must hold.",
         epilog="exit status: 0 ok (also if not converged, with a warning), 2 usage, 3 labels do "
         "not fit the solver, 4 damaged store, 5 --resume with other options, or an interrupted "
-        "run, 6 I/O or no space, 7 memory budget, 8 store busy, 9 the cluster is gone or missing, "
-        "130/143 stopped by a signal with a checkpoint saved",
+        "run, or a store of a newer version, 6 I/O or no space, 7 memory budget, 8 store busy, "
+        "9 the cluster is gone or missing, 130/143 stopped by a signal with a checkpoint saved",
     )
     parser.add_argument(
         "store",
@@ -153,7 +153,7 @@ def _add_stops(group: Any) -> None:
         "--eval",
         metavar="FILE",
         help="LIBSVM text, or of a store of tables a table, to score the model on after each outer "
-        "iteration",
+        "iteration (with one C)",
     )
     group.add_argument(
         "--patience",

@@ -19,8 +19,9 @@ def add_parser(commands: Any) -> None:
         "for programs that read it so (in Python, `transpose` returns them). Training does "
         "without: -s 5 and 6 collect the columns that they work on while they pass over rows. The "
         "folder is a cache, which is deleted when rows change.",
-        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 6 I/O or no space, 7 memory budget, 8 "
-        "another process writes to the store or trains on it, 130 or 143 stopped by a signal",
+        epilog="exit status: 0 ok, 2 usage, 4 damaged store, 5 a store of a newer version, 6 I/O "
+        "or no space, 7 memory budget, 8 another process writes to the store or trains on it, 130 "
+        "or 143 stopped by a signal",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
     add_budget(parser)

@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         description="Read every block once, decode it, and compare it with the manifest; then "
         "the files of columns, if `transpose` made any of these rows.",
         epilog="exit status: 0 all blocks intact, 2 usage, 4 a block, or a file of columns, is "
-        "damaged or missing, 6 STORE is not there, or cannot be read",
+        "damaged or missing, 5 a store of a newer version, 6 STORE is not there, or cannot be read",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`, or the URL of one")
     add_cache(parser)
