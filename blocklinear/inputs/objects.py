@@ -342,7 +342,8 @@ def _is_missing(error: BaseException) -> bool:
     cause = error.__cause__
     answered = isinstance(cause, FileNotFoundError) or hasattr(cause, "response")
     not_found = cause is None or answered or getattr(cause, "status", None) == 404
-    return isinstance(error, FileNotFoundError) and not_found
+    missing = isinstance(error, FileNotFoundError | NotADirectoryError)  # a file is no folder
+    return missing and not_found
 
 
 def _version_of(info: dict[str, Any]) -> tuple[tuple[str, str], ...]:

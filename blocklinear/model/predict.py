@@ -339,7 +339,9 @@ def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
         ) from None
 
 
-def text_memory(model: LinearModel, memory_bytes: int) -> int:
+def text_memory(
+    model: LinearModel, memory_bytes: int, least: int = _LEAST_TEXT_BYTES, what: str = "text"
+) -> int:
     """Return the budget for process and text: the memory less what the model takes.
 
     Parameters
@@ -347,6 +349,10 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     model : LinearModel
     memory_bytes : int
         The budget of the whole process.
+    least : int
+        What text must have.
+    what : str
+        What is read in its place.
 
     Returns
     -------
@@ -359,13 +365,12 @@ def text_memory(model: LinearModel, memory_bytes: int) -> int:
     """
     step_bytes = 16 * max(_VALUES_PER_STEP, model.n_columns)
     taken = PROCESS_BYTES + model.weights.nbytes + step_bytes
-    if memory_bytes - taken < _LEAST_TEXT_BYTES:
+    if memory_bytes - taken < least:
         raise MemoryBudgetError(
             f"memory budget of {exact_size(memory_bytes)}: the program takes "
             f"{format_size(PROCESS_BYTES)}, the model {format_size(model.weights.nbytes)}, "
-            f"decision values {format_size(step_bytes)}, text at least "
-            f"{format_size(_LEAST_TEXT_BYTES)}",
-            f"give it --memory {enough(taken + _LEAST_TEXT_BYTES)} or more",
+            f"decision values {format_size(step_bytes)}, {what} at least {format_size(least)}",
+            f"give it --memory {enough(taken + least)} or more",
         )
     return memory_bytes - taken + PROCESS_BYTES
 

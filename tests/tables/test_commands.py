@@ -171,6 +171,14 @@ def test_held_out_tables_have_the_columns_of_the_recipe(run, tmp_path, flags):
     assert not (tmp_path / "m").exists()
 
 
+def test_the_budget_named_to_predict_a_table_is_enough(run):
+    assert run("train s m -q")[0] == 0
+    status, _, err = run("predict b.csv m out --memory 208M")
+    assert (status, "tables at least 128M" in err) == (7, True)
+    named = err.partition("give it --memory ")[2].partition(" ")[0]
+    assert run(f"predict b.csv m out --memory {named}")[0] == 0
+
+
 def test_held_out_tables_take_memory_next_to_training(run):
     status, _, err = run("train s m --eval b.csv -q --memory 300M")
     assert status != 0

@@ -144,12 +144,14 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
     from blocklinear.memory import parse_size
     from blocklinear.model.predict import text_memory
     from blocklinear.options import TextOptions
+    from blocklinear.tables.arrow import ARROW_BYTES
     from blocklinear.tables.predict import predict_tables
 
     refuse_text_options(args)
     options: dict[str, Any] = given(threads=args.threads, expect_rows=args.expect_rows)
     if args.memory is not None:
-        options["memory_bytes"] = text_memory(model, parse_size(args.memory))
+        memory = parse_size(args.memory)
+        options["memory_bytes"] = text_memory(model, memory, 2 * ARROW_BYTES, "tables")
     with Console(args.quiet, "predict") as console:
         report = predict_tables(
             model,
