@@ -12,7 +12,13 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, make_scorer
-from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, PredefinedSplit, ShuffleSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    PredefinedSplit,
+    ShuffleSplit,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
@@ -588,6 +594,8 @@ def test_cross_validation_of_classes_stores_and_splitters(tmp_path):
     splits = list(LeaveOneGroupOut().split(X, Y, groups))
     own = BlockLogisticRegressionCV(costs, cv=splits, **TIGHT).fit(X, Y)
     assert own.scores_.shape == (5, 2)
+    with pytest.raises(ValueError, match="cv makes 1001 folds, and there may be at most 1000"):
+        BlockLinearSVCCV(costs, cv=LeaveOneOut(), **FEW).fit(np.eye(1001, 3), np.arange(1001) % 2)
     masks = [(groups != k, groups == k) for k in range(5)]
     own = BlockLogisticRegressionCV(costs, cv=masks, **TIGHT).fit(X, Y)
     assert own.scores_.shape == (5, 2)

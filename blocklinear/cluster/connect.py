@@ -1,6 +1,7 @@
 """Dask clusters: one that is there, by its address, or workers of this machine."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import re
@@ -27,6 +28,10 @@ _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NU
 come from fresh pages each time (writing a block takes four times as long)."""
 _HIDDEN = {"dashboard_address": "127.0.0.1:0"}
 """Of a scheduler or worker whose server of HTTP is not to be reached from outside."""
+_LOGS = (
+    "distributed.client", "distributed.comm", "distributed.core", "distributed.scheduler",
+    "asyncio", "tornado.application",
+)  # fmt: skip
 _FROZEN_S = "30s"
 """A worker that has not been heard of for so long is taken for dead."""
 
@@ -79,7 +84,10 @@ def connected(
     """
     n_workers = n_local_workers(where)
     if n_workers is not None:
-        with _local(n_workers, preload, inside and n_workers == 1, meanwhile) as client:
+        with (
+            _local(n_workers, preload, inside and n_workers == 1, meanwhile) as client,
+            _silent_logs(),
+        ):
             yield client
         return
     distributed = import_distributed()
@@ -90,9 +98,23 @@ def connected(
             f"no scheduler answers at {where}: {error}",
             "start one with `dask scheduler`, and workers with `dask worker ADDRESS`",
         ) from error
-    with client:
+    with client, _silent_logs():
         meanwhile()
         yield client
+
+
+@contextlib.contextmanager
+def _silent_logs() -> Iterator[None]:
+    """Let Dask print no tracebacks of a cluster that is lost: what that means is said once."""
+    logs = [logging.getLogger(name) for name in _LOGS]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 def run_on_workers(client: Any, function: Callable[..., object], *arguments: Any) -> None:
@@ -164,9 +186,11 @@ def _local(
         distributed = import_distributed()
         import dask
 
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
         stack.enter_context(
             dask.config.set(
                 {
+                    "temporary-directory": folder,
                     "distributed.scheduler.worker-ttl": _FROZEN_S,
                     "distributed.admin.log-length": 0,
                     "distributed.admin.tick.interval": "1s",
@@ -176,7 +200,6 @@ def _local(
                 }
             )
         )
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
         with _signals_put_off():
             with (
                 _interrupts_blocked()

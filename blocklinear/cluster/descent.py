@@ -220,7 +220,7 @@ class DistributedDescent(Trainee):
             )
         return self._futures[name]
 
-    def start(self, previous: Previous, checksum: str, halt: Callable[[], bool]) -> sums.Started:
+    def start(self, previous: Previous, halt: Callable[[], bool]) -> sums.Started:
         """Start from the alpha of an earlier run: workers make it fit, and add up its weights.
 
         Nothing of its weights is taken over, but for those of a bias that is free.
@@ -228,8 +228,6 @@ class DistributedDescent(Trainee):
         Parameters
         ----------
         previous : Previous
-        checksum : str
-            Of its checkpoint.
         halt : callable
 
         Raises
@@ -244,7 +242,7 @@ class DistributedDescent(Trainee):
 
         def begin(anew: bool) -> Callable[[int], Any]:
             return lambda number: engine.submit(
-                worker.start, job, at, number, checksum, **engine.placed(number)
+                worker.start, job, at, number, previous.sources, **engine.placed(number)
             )
 
         found: sums.Started = engine.sum_of_parts(begin, job.n_parts, sums.added_starts, halt)

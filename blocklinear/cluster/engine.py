@@ -166,8 +166,7 @@ class Engine:
         ------
         ClusterError
         """
-        if not self._workers:
-            self._wait_for_workers()
+        self.await_workers()
         check_versions(self._client)
         for address, error in sorted(self._on_each_worker(check, *arguments).items()):
             if error is not None and not self.is_of_cluster(error):  # which others make up for
@@ -187,7 +186,15 @@ class Engine:
         )  # fmt: skip
         return isinstance(error, of_cluster) or self._client.status != "running"
 
-    def _wait_for_workers(self) -> None:
+    def await_workers(self) -> None:
+        """Wait until there is a worker, for a while.
+
+        Raises
+        ------
+        ClusterError
+        """
+        if self._workers:
+            return
         try:
             self._client.wait_for_workers(1, timeout=NO_WORKERS_S)
         except TimeoutError as error:
@@ -195,6 +202,7 @@ class Engine:
                 f"the cluster has had no workers for {NO_WORKERS_S:.0f} seconds",
                 "start some with `dask worker ADDRESS`",
             ) from error
+        self._find_workers()
 
     def _on_each_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """Return what a function returns, or the error it raises, on each worker by address."""

@@ -25,6 +25,7 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
+from blocklinear.training.checkpoint import folders_before
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.loop import begin_anew, converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
@@ -64,7 +65,7 @@ class DistributedRun(Run):
         Abandoned
             If a stop was asked for; what the earlier run left is intact then.
         """
-        found = self.solver.start(previous, self._checkpoint.checksum, self.overdue)
+        found = self.solver.start(previous, self.overdue)
         self.listener(
             warm_started(
                 previous, self.manifest, "recomputed", len(self.manifest.blocks), found.bytes_read
@@ -132,6 +133,8 @@ class Cluster:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
         check_supported(options)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
+        if self._parts is None:
+            engine.await_workers()
         n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
         make_folder(folder, store.folder)
         facts = resumed(folder, manifest, options, listener, parts=n_parts)
@@ -140,7 +143,9 @@ class Cluster:
             planned = dataclasses.replace(options, group=facts["group"])
             options = dataclasses.replace(options, group=facts["course"]["group"])
         plan = plan_worker(manifest, planned, task, n_parts)
-        previous = find_previous(folder, options, listener) if options.warm_start else None
+        previous = None
+        if options.warm_start:
+            previous = find_previous(folder, options, listener, folders_before(folder))
         if facts is not None:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
         held_out: HeldOut | None = None

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -465,7 +466,7 @@ def certify(
         return part.prove(candidates, sampling)
 
 
-def start(job: Job, at: Round, number: int, checksum: str) -> Started:
+def start(job: Job, at: Round, number: int, sources: Sequence[tuple[Path, str]]) -> Started:
     """Give the rows of one part of a round before the first what an earlier run left; write it.
 
     Parameters
@@ -475,8 +476,8 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
         With -1 rounds.
     number : int
         Of the part.
-    checksum : str
-        Of the checkpoint of the earlier run, in the folder of this one.
+    sources : sequence of (Path, str)
+        The folders of the earlier run, and checksums of what their checkpoints say.
 
     Raises
     ------
@@ -486,7 +487,7 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
     with _located(), _opened(job, at, number) as part:
         session = part.session
         if session.previous is None:
-            session.previous = Previous(_checkpoint(job, checksum), job.options.cost)
+            session.previous = _previous(job, sources)
         biases = part.start(session.previous)
         part.write()
         return Started(
@@ -497,27 +498,30 @@ def start(job: Job, at: Round, number: int, checksum: str) -> Started:
         )
 
 
-def _checkpoint(job: Job, checksum: str) -> Checkpoint:
-    """Return the checkpoint in the folder of the run once it is that of a checksum.
+def _previous(job: Job, sources: Sequence[tuple[Path, str]]) -> Previous:
+    """Return the earlier run that some folders hold, once all of them do.
 
     Raises
     ------
     DamagedError
-        If it does not show up.
+        If one does not show up.
     """
 
-    def read() -> Checkpoint:
-        found = Checkpoint(job.run_folder)
+    def read(folder: Path, checksum: str) -> Previous:
+        found = Checkpoint(folder)
         if found.checksum != checksum:
-            raise _missing(job, "not the checkpoint that the run is to start from")
-        return found
+            raise _missing(folder, "not the checkpoint that the run is to start from")
+        return Previous(found, job.options.cost)
 
-    return once_there(read, DamagedError)
+    first, *others = (once_there(partial(read, *source), DamagedError) for source in sources)
+    for other in others:
+        first.join(other)
+    return first
 
 
-def _missing(job: Job, what: str) -> DamagedError:
+def _missing(folder: Path, what: str) -> DamagedError:
     return DamagedError(
-        f"{job.run_folder}: has {what}",
+        f"{folder}: has {what}",
         "all workers need the folder of the store, by the same path",
     )
 
@@ -534,7 +538,7 @@ def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> 
     def read() -> list[Floats]:
         checkpoint = Checkpoint(job.run_folder)
         if checkpoint.facts is None or checkpoint.facts.get("outer") != outer:
-            raise _missing(job, f"no checkpoint of round {outer}")
+            raise _missing(job.run_folder, f"no checkpoint of round {outer}")
         arrays = {f"{name}-{k}": np.empty(shape) for k, shape in enumerate(shapes)}
         checkpoint.load(arrays)  # it may be the one before, of more models
         return list(arrays.values())

@@ -23,7 +23,7 @@ from blocklinear.estimators.regression import BlockLinearRegressor
 from blocklinear.events import Event, SlowlyConverging, Warned
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.problems import class_labels
-from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.selection.cross_validation import MOST_FOLDS, cross_validate
 from blocklinear.selection.out_of_fold import VALUE_METRICS
 from blocklinear.store.store import BlockStore
 
@@ -155,6 +155,8 @@ def _folds(splits: list[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
     """
     places = np.arange(n_rows)
     splits = [(places[train], places[test]) for train, test in splits]  # of masks, too
+    if len(splits) > MOST_FOLDS:
+        raise ValueError(f"cv makes {len(splits)} folds, and there may be at most {MOST_FOLDS}")
     folds = np.full(n_rows, -1, np.int32)
     for k, (_, test) in enumerate(splits):
         folds[test] = k

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from blocklinear import __version__
-from blocklinear.errors import StorageError
+from blocklinear.errors import StorageError, storage_errors
 from blocklinear.store.files import atomic_write, sync_file
 from blocklinear.store.remote.mirror import user_cache
 
@@ -93,8 +93,9 @@ def _disk_seconds(folder: Path) -> tuple[float, float]:
     descriptor, name = tempfile.mkstemp(dir=folder)
     try:
         started = time.perf_counter()
-        for _ in range(_DISK_BYTES // _PIECE_BYTES):
-            os.write(descriptor, piece)
+        with storage_errors(name, "write"):
+            for _ in range(_DISK_BYTES // _PIECE_BYTES):
+                os.write(descriptor, piece)
         sync_file(Path(name))
         write_s = time.perf_counter() - started
         return write_s, _read_seconds(name, piece) or write_s

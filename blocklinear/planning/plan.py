@@ -6,6 +6,7 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from blocklinear.errors import (
 from blocklinear.inputs.objects import MissingError
 from blocklinear.inputs.urls import is_url
 from blocklinear.memory import available_bytes, default_budget
+from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.planning.growth import Range
@@ -40,6 +42,7 @@ from blocklinear.training.memory_plan import (
     plan_memory,
     plan_that_fits,
 )
+from blocklinear.training.parts import size_that_fits
 
 _TRIAL_S = 4.0
 _ENTRY_NS = 3.0
@@ -120,10 +123,11 @@ def _estimate(
     subject: Subject, options: TrainOptions, machine: Machine, workers: int, started: float
 ) -> PlanReport:
     sample, notes = subject.sample, list(subject.notes)
-    width = 1
+    n_models, apart = 1, False
     trend = None
     try:
-        width = n_columns(len(make_task(sample.manifest, options)))
+        task = make_task(sample.manifest, options)
+        n_models, apart = len(task), isinstance(task, Models) and task.separable
         trials = run_trials(sample, options, _TRIAL_S)
         trend = Trend.of(trials)
         if trend is None:
@@ -141,8 +145,13 @@ def _estimate(
     pass_s = trial.seconds(subject.entries.likely, len(manifest.blocks))
     if subject.store_bytes.likely > available_bytes():
         pass_s = max(pass_s, subject.store_bytes.likely / machine.read_bytes_s)
-    least, advised = _memory(subject, options, width)
+    width = n_columns(n_models)
+    least, advised = _memory(subject, options, width, n_models if apart else 0)
     plan = plan_that_fits(manifest, options, width)
+    if plan is None and apart:
+        with suppress(MemoryBudgetError):
+            size = size_that_fits(manifest, options, n_models, kept=n_models)
+            plan = plan_memory(manifest, options, n_columns(size), n_models)
     in_memory = plan is not None and _stays(manifest, plan)
     train_s, outer = None, None
     if trend is not None:
@@ -190,24 +199,34 @@ def _stays(manifest: Manifest, plan: MemoryPlan) -> bool:
     return plan.group >= len(manifest.blocks) or plan.pin_bytes >= entry_bytes * manifest.nnz
 
 
-def _memory(subject: Subject, options: TrainOptions, width: int) -> tuple[int, int]:
+def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -> tuple[int, int]:
     """Return the least budget that training accepts, and the least that keeps all rows, in bytes.
 
     Where that is more than the machine's usual budget, the latter is advised, or twice the least.
+
+    Parameters
+    ----------
+    width : int               columns of weights of all models together
+    n_apart : int             models that may be trained one by one, where they do not fit together
     """
 
-    def least_that(is_enough: Callable[[Manifest, MemoryPlan], bool]) -> int:
+    def least_that(
+        is_enough: Callable[[Manifest, MemoryPlan], bool], width: int, kept: int = 0
+    ) -> int:
         def holds(mib: int) -> bool:
             chosen = replace(options, memory_bytes=mib << 20)
             try:
                 manifest = subject.manifest_for(mib << 20)
-                return is_enough(manifest, plan_memory(manifest, chosen, width))
+                return is_enough(manifest, plan_memory(manifest, chosen, width, kept))
             except MemoryBudgetError:  # of a split, too
                 return False
 
         return bisect_left(range(1 << 24), True, lo=1, key=holds) << 20  # MiB: 16 TiB
 
-    least, ample = least_that(lambda manifest, plan: True), least_that(_stays)
+    least = least_that(lambda manifest, plan: True, width)
+    if n_apart > 1:
+        least = min(least, least_that(lambda manifest, plan: True, n_columns(1), n_apart))
+    ample = least_that(_stays, width)
     return least, max(least, min(ample, max(default_budget(), 2 * least)))
 
 

@@ -103,7 +103,8 @@ def sample_text(
     parts = np.array([piece.part_bytes for piece in pieces], float)
     if not rows.sum():
         raise InputError(f"{shown_names(names)}: no rows", "check the input")
-    path.write_bytes(b"".join(piece.lines for piece in pieces))
+    with storage_errors(path, "write"):
+        path.write_bytes(b"".join(piece.lines for piece in pieces))
     error = 0.0
     if not whole and len(pieces) > 1:
         density = rows / np.maximum(parts, 1.0)

@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
-from blocklinear.errors import InputError
+from blocklinear.errors import InputError, storage_errors
 from blocklinear.ingest.split import split
 from blocklinear.options import SplitOptions
 from blocklinear.planning.sample import TextSample
@@ -58,7 +58,8 @@ class SplitTrials:
         stops = (text.find(b"\n", len(text) // 2) + 1 or len(text), len(text))
         parts = [place / "half.svm", place / "whole.svm"]
         for part, stop in zip(parts, stops, strict=True):
-            part.write_bytes(text[:stop])
+            with storage_errors(part, "write"):
+                part.write_bytes(text[:stop])
         del text
         trials: tuple[list[SplitTrial], list[SplitTrial]] = ([], [])
         for k in [0, 1] * _REPEATS:

@@ -99,7 +99,10 @@ def of_text(
     if options.text.hash_bits or sample.spread:  # the largest index is known then, about
         features = features.at_most(_MORE_INDICES * m.dimension)
     block_bytes = entries.times(trials.entry_bytes(sample.times, growth.exponent))
-    size = block_bytes.likely + trials.feature_bytes(features.likely)
+    least, size = (
+        n_bytes + trials.feature_bytes(n)
+        for n_bytes, n in ((block_bytes.low, features.low), (block_bytes.likely, features.likely))
+    )
     error = 1.0 if sample.whole else _BYTES_ERROR
     notes = []
     if not sample.whole:
@@ -129,7 +132,7 @@ def of_text(
         rows=rows,
         features=features,
         entries=entries,
-        store_bytes=Range(block_bytes.low / error, size, size * error * rows.high / rows.likely),
+        store_bytes=Range(least / error, size, size * error * rows.high / rows.likely),
         split_s=Range(split_s / _SPLIT_ERROR, split_s, split_s * _SPLIT_ERROR),
         input_bytes=sample.input_bytes,
         from_url=any(is_url(path) for path in inputs),

@@ -458,7 +458,7 @@ class _Validation:
         exponent = self._first_exponent(last)
         if first_cost is not None:
             unit, exponent = first_cost, 0
-            last = math.floor(math.log2(largest / first_cost))
+            last = math.floor(math.log2(largest) - math.log2(first_cost))
         while exponent <= last:
             some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
             self.run([math.ldexp(unit, k) for k in some])

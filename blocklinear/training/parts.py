@@ -16,6 +16,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import to_input
 from blocklinear.store.files import remove_if_empty
+from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import (
     NAME,
@@ -59,15 +60,7 @@ def split_to_fit(
     MemoryBudgetError
         If the budget does not hold a single unit.
     """
-
-    def fits(size: int) -> bool:
-        width, others = n_columns(size * unit), kept if size < n_units else 0
-        plan = plan_that_fits if size > 1 else plan_memory  # which says why it does not fit
-        found = plan(store.manifest, options, width, others, store.fetching_bytes)
-        return found is not None
-
-    sizes = (-(-n_units // n_parts) for n_parts in range(1, n_units + 1))
-    size = next(filter(fits, sizes))
+    size = size_that_fits(store.manifest, options, n_units, unit, kept, store.fetching_bytes)
     parts = _divided(n_units, size)
     if len(parts) > 1:
         trained = f"they are trained in {len(parts)} parts, each with passes of its own"
@@ -120,6 +113,28 @@ def _parts(
 
 def _divided(n: int, size: int) -> list[slice]:
     return [slice(at, min(at + size, n)) for at in range(0, n, size)]
+
+
+def size_that_fits(
+    manifest: Manifest,
+    options: TrainOptions,
+    n_units: int,
+    unit: int = 1,
+    kept: int = 0,
+    besides: int = 0,
+) -> int:
+    """Return how many units the largest of equal parts has that fits the budget.
+
+    Arguments and errors are as for `split_to_fit`; `besides` are bytes that are taken otherwise.
+    """
+
+    def fits(size: int) -> bool:
+        width, others = n_columns(size * unit), kept if size < n_units else 0
+        plan = plan_that_fits if size > 1 else plan_memory  # which says why it does not fit
+        return plan(manifest, options, width, others, besides) is not None
+
+    sizes = (-(-n_units // n_parts) for n_parts in range(1, n_units + 1))
+    return next(filter(fits, sizes))
 
 
 def train_in_parts(

@@ -91,12 +91,15 @@ class Previous:
     bounded : bool            whether C was a bound of its alpha
     has_w : bool              whether it has its weights still
     n_rows : int
+    sources : list of (Path, str)       the folders that it was read from, and checksums of what
+                              their checkpoints say
     next_round : int          what is larger than the numbers of all files of rounds it has
     """
 
     def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
         facts = checkpoint.facts or {}
         self._checkpoint, self._blocks = checkpoint, facts["blocks"]
+        self.sources = [(checkpoint.folder.resolve(), checkpoint.checksum)]
         self.course: dict[str, Any] = facts["course"]
         self.bias = max(self.course["bias"], 0.0)
         self.n_rows = sum(rows for _, rows in self._blocks)
@@ -104,7 +107,8 @@ class Previous:
         self.bounded = ALL_SOLVERS[self.course["solver"]].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        self._is_sum = self.has_w and facts["descended"] is None and self.course["method"] == "dual"
+        self._descended = facts["descended"] is not None
+        self._is_sum = self.has_w and not self._descended and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
@@ -183,6 +187,7 @@ class Previous:
         same = other.course == self.course and other._blocks == self._blocks
         if same and other.has_w == self.has_w:
             self.columns = other.columns | self.columns
+            self.sources += other.sources
 
     def number(self, name: str, place: int = 0) -> float | None:
         """Return a number that the run kept, None if it did not."""
@@ -198,6 +203,21 @@ class Previous:
             if nearest in shared:
                 return self.number(f"first-{k}", shared.index(nearest)) or 0.0
         return 0.0
+
+    def first_violations(self) -> list[float]:
+        """Return what violations of models were compared with, in their order: |gradient| at w = 0.
+
+        None where it is not known: of runs that did not begin with weights, or had other losses.
+        """
+        state = self._state
+        if "l1" in state:
+            return [model["first_violation"] for model in state["l1"]["models"]]
+        if "newton" not in state or self._descended:
+            return []
+        numbers = state.get("by_pass", [[0]])
+        parts = zip(numbers, state["newton"], strict=True)
+        found = [of for shared, part in parts for of in zip(shared, part["models"], strict=True)]
+        return [model["first_violation"] for _, model in sorted(found, key=lambda of: of[0])]
 
     def lines(self, name: str) -> NDArray[Any]:
         """Return numbers that the run kept for its rows, flat; none if it kept none."""

@@ -41,6 +41,14 @@ def test_it_is_the_optimum(two, stores, solver, parts, gap):
     assert model.metadata["cluster"] == {"workers": 2, "parts": parts, "rounds": rounds[-1].outer}
 
 
+def test_parts_are_as_many_as_workers_that_are_waited_for(two, stores):
+    """A cluster that has just been started may have none yet."""
+    addresses, two._addresses = two._addresses, []
+    two.wait_for_workers = lambda n, timeout: two._addresses.extend(addresses)
+    model = trained(stores[False], two, None, long_problem(1))
+    assert model.metadata["cluster"]["parts"] == 2
+
+
 @pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_the_dual_never_falls(two, stores, solver):
     problem, heard = long_problem(solver), Heard()

@@ -178,6 +178,25 @@ def test_several_classes(two, tmp_path, solver):
     check(store, None, options)
 
 
+@pytest.mark.parametrize("before", ["one machine", "cluster"])
+def test_models_of_other_parts_start_warm(two, tmp_path, monkeypatch, before):
+    """In how many parts models are trained one after another follows from the memory of each."""
+    store = split_text(tmp_path, rows(1, 200, classes=CLASSES[:4]), 6)
+    options = how(1, gap=1e-3)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "blocklinear.training.parts.split_to_fit",
+            lambda store, options, n, *rest, **more: [slice(0, 2), slice(2, n)],
+        )
+        trained(store, None if before == "one machine" else two, options)
+    runs = store.folder / "runs"
+    assert {path.name for path in runs.iterdir()} == {"default.part1of2", "default.part2of2"}
+    _, started, rounds = check(store, two, options)
+    assert started.rows_kept == 200
+    assert rounds <= 2
+    assert {path.name for path in runs.iterdir()} == {"default", "cold"}
+
+
 def skewed(store, client, **options):
     """Train classes of which some are solved much earlier than others."""
     weights = ((1.0, 1e-3), (2.0, 30.0))

@@ -150,7 +150,7 @@ def test_a_block_that_another_thread_makes_room_of_is_fetched_again(local, remot
 
 def test_text_is_no_store(tmp_path):
     (tmp_path / "rows.svm").write_text("1 1:1\n-1 2:1\n")
-    with pytest.raises(DamagedError, match="not a store: it has no manifest.json") as caught:
+    with pytest.raises(DamagedError, match=r"not a store: it has no manifest\.json") as caught:
         blocklinear.train(f"file://{tmp_path}/rows.svm")
     assert "text on a URL is split first" in caught.value.fix
 

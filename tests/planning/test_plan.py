@@ -1,5 +1,7 @@
+import errno
 import json
 import shutil
+import tempfile
 from dataclasses import replace
 
 import pytest
@@ -14,6 +16,7 @@ from blocklinear.errors import (
     UsageError,
 )
 from blocklinear.planning import subject
+from blocklinear.planning.growth import Range
 from blocklinear.planning.sample import blocks_like
 from blocklinear.planning.splits import SplitTrial, SplitTrials
 
@@ -34,7 +37,7 @@ def test_a_small_file_is_known_exactly(path, store):
     assert report.features.likely == m.n_features
     assert report.entries.likely == m.nnz
     size = sum(b.bytes for b in m.blocks) + sum(file.bytes for file in m.features)
-    assert report.store_bytes.likely == size
+    assert report.store_bytes == Range.exactly(size)
     assert report.split_s.likely > 0
     assert report.in_memory
     assert report.read_bytes.likely == path.stat().st_size
@@ -101,6 +104,29 @@ def test_the_least_memory_is_what_training_asks_for(store):
     with pytest.raises(MemoryBudgetError):
         blocklinear.train(store, memory_bytes=least - (1 << 20), restart=True)
     assert least <= report.advised_memory
+
+
+def test_the_least_memory_of_models_that_do_not_fit_together(tmp_path):
+    """They are trained in parts."""
+    lines = (f"{i % 40} {1 + 12 * i}:1 {25_000 + 11 * i}:1\n" for i in range(2_000))
+    (tmp_path / "rows.svm").write_text("".join(lines))
+    store = blocklinear.split(tmp_path / "rows.svm", tmp_path / "store", blocks=4)
+    report = blocklinear.plan(store, memory_bytes=110 << 20)
+    blocklinear.train(store, memory_bytes=report.least_memory, max_outer=1)
+    with pytest.raises(MemoryBudgetError):
+        blocklinear.train(store, memory_bytes=report.least_memory - (1 << 20), restart=True)
+    assert report.in_memory
+
+
+def test_a_full_disk_is_named(path, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("os.write", "pathlib.Path.write_bytes"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, full)
+            with pytest.raises(StorageError, match=f"{tempfile.gettempdir()}.*write failed: No sp"):
+                blocklinear.plan(path, memory_bytes=MEMORY)
 
 
 def test_a_budget_that_is_too_small_is_said(store):

@@ -478,6 +478,14 @@ def test_a_search_ends_at_the_largest_cost(two, solver, largest):
     assert f"the search ended at the largest C, {largest}" in heard.of(Warned)[-1].message
 
 
+def test_a_search_from_the_smallest_cost(two):
+    problem, store = two
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cross_validation, "UNCHANGED", 1)
+        found = cross_validate(store, problem.options(gap=0.1), n_folds=2, first_cost=1e-307)
+    assert found.report.scores[0].cost == 1e-307
+
+
 @pytest.mark.parametrize(
     ("scale", "first"),
     [(0.0, 1.0), (1e-170, 1.0), (1e-158, 1024.0), (1e-5, 1024.0), (1e153, 2.0**-1022)],

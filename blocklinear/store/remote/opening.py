@@ -46,8 +46,8 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
             pass
         raise DamagedError(
             f"{url}: not a store: it has no {NAME}",
-            "copy the whole folder of a store there, as `blocklinear split` made it; text on a URL is "
-            "split first: `blocklinear split URL STORE`",
+            "copy the whole folder of a store there, as `blocklinear split` made it; text on a URL "
+            "is split first: `blocklinear split URL STORE`",
         ) from error
     now = _files_of(Manifest.parse(text, place))
     mirror = Mirror.make(url, cache, limit)
