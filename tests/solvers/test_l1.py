@@ -482,6 +482,29 @@ def test_columns_in_use_that_do_not_fit(tmp_path, hardly_any_room, solver, bias,
     assert not list(store.folder.rglob("column-*"))
 
 
+@each_solver
+@pytest.mark.parametrize(
+    ("n_features", "free", "lacking"), [(1, False, 1), (4, True, 1), (4, True, 200)]
+)
+def test_columns_of_which_a_single_one_does_not_fit(
+    tmp_path, monkeypatch, solver, n_features, free, lacking
+):
+    """As long as all rows; or that of a free bias, which violates nothing, next to all others."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, n_features)).round(2) + 3.0
+    labels = np.where(X.sum(axis=1) + rng.normal(size=400) > 3.0 * n_features, 1.0, -1.0)
+    problem = Problem(X, labels, solver, cost=1.0, bias=1.0 if free else -1.0)
+    store = split_problem(tmp_path, problem, 4)
+
+    def plan(manifest, *args):
+        room = manifest.nnz - lacking
+        return replace(plan_memory(manifest, *args), working_set_entries=room)
+
+    monkeypatch.setattr(loop, "plan_memory", plan)
+    model = train(store, problem.options(gap=1e-4, group=1, regularize_bias=not free))
+    assert model.metadata["stopped"] == "converged"
+
+
 def test_a_full_disk_is_told_of(tmp_path, hardly_any_room, monkeypatch):
     def full(stream, data):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -128,15 +128,18 @@ class L1Iterate(Iterate):
     def wanted(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features to work on: those in use and those that violate optimality, first.
 
-        They come in the order of their violations; then so many more, with the largest pulls, that
-        there are twice as many as are in use.
+        They come in the order of their violations, a free bias first, without which all others
+        wait; then so many more, with the largest pulls, that there are twice as many as are in use.
 
         Parameters
         ----------
         counts : int32[n_features + 1]      entries of each
         """
         found = self.needed(counts)
-        found = found[np.argsort(-self._wrong(found), kind="stable")]
+        wrong = self._wrong(found)
+        if self._penalty.free_bias:  # it is balanced after each step, and so violates nothing
+            wrong[found == len(self.w) - 1] = np.inf
+        found = found[np.argsort(-wrong, kind="stable")]
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
             others = np.abs(self.pull).astype(np.float32)
         others[counts == 0] = others[found] = 0.0
