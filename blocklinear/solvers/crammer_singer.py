@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import crammer_singer
+from blocklinear.kernels.losses import UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, Proof
 from blocklinear.objectives.feasible_sets import AllClasses
@@ -35,6 +36,9 @@ FACTOR = 1.5
 SMOOTHING = 4
 """Passes with steps of plain length that follow an extrapolation: it raises the dual, but W is
 rough after it, and the primal value is what rough weights are bad for."""
+_ROUNDING = 64.0 * UNIT
+"""Of what a slope is the difference of: less may be rounding. To a gap of 1e-9, 150 rows of 120
+features and six classes take 54 outer iterations; without this bound 1,000 end at 1e-5."""
 
 
 class CrammerSinger(WeightVectors):
@@ -100,12 +104,12 @@ class CrammerSinger(WeightVectors):
         places = np.arange(len(code))  # as each row of alpha sums to 0, its own class tells of all
         way = float((alpha[places, code] - d[places, code]).sum())
         np.subtract(self.W, V, out=V)
-        factor = self._best_step(way, V)
+        factor = self._best_step(alpha[places, code], way, V)
         if factor <= 0.0:
             return
         V *= factor
         crammer_singer.cs_extrapolate(*rows.arrays, code, cost, self.bias, factor, alpha, d, V)
-        t = min(self._best_step(float(d[places, code].sum()), V), 1.0)
+        t = min(self._best_step(alpha[places, code], float(d[places, code].sum()), V), 1.0)
         d *= t
         V *= t
         alpha += d
@@ -114,11 +118,21 @@ class CrammerSinger(WeightVectors):
         np.minimum(alpha, 0.0, out=alpha)
         alpha[places, code] = own
 
-    def _best_step(self, linear: float, V: Floats) -> float:
-        """Return the t >= 0 that maximises t linear - 1/2 |W + t V|^2; 0 if there is none."""
-        cross, square = dot(self.W.reshape(-1), V.reshape(-1)), dot(V.reshape(-1), V.reshape(-1))
-        step = (linear - cross) / square if square > 0.0 else 0.0
-        return float(step) if 0.0 < step < np.inf else 0.0
+    def _best_step(self, own: Floats, linear: float, V: Floats) -> float:
+        """Return the t >= 0 that maximises t linear - 1/2 |W + t V|^2; 0 if there is none.
+
+        Nor if rounding may be all that is left of the slope at t = 0, as near the optimum.
+
+        Parameters
+        ----------
+        own : float64[n_rows]     alpha of the classes of rows
+        """
+        w, v = self.W.reshape(-1), V.reshape(-1)
+        slope, square = linear - dot(w, v), dot(v, v)
+        if not slope > _ROUNDING * (float(own.sum()) + dot(w, w)):
+            return 0.0
+        step = slope / square if square > 0.0 else 0.0
+        return float(step) if step < np.inf else 0.0
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from effort import EXTENSIVE
 from training.classes import by_liblinear, columns, several_classes
-from training.small import outcome, split_problem, without_pins
+from training.small import Problem, outcome, split_problem, without_pins
 from training.test_resume import broken_off
 
 from blocklinear.events import OuterIteration
@@ -103,6 +103,16 @@ def test_extrapolation_over_the_only_group_saves_work(store, monkeypatch):
     for events in (extrapolating, walking):
         duals = [event.dual for event in events]
         assert all(b >= a * (1 - 1e-12) for a, b in itertools.pairwise(duals))
+
+
+def test_extrapolation_does_not_stand_in_the_way_of_small_gaps(tmp_path):
+    """Near the optimum the slope along the way is all rounding: it led anywhere, for ever."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (150, 120)).astype(float)
+    problem = Problem(X, rng.integers(0, 6, 150).astype(float), 4, cost=1.0)
+    options = problem.options(gap=1e-9, group=N_BLOCKS, max_outer=100)
+    model = train(split_problem(tmp_path, problem, N_BLOCKS), options)
+    assert model.metadata["stopped"] == "converged"
 
 
 def test_extrapolation_keeps_weights_and_alpha_together(store, monkeypatch):
