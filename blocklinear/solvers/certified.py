@@ -74,6 +74,12 @@ class CertifiedPasses(Solver):
         """Return what a function returns of each of some parts."""
         return each(self._threads, work, parts)
 
+    def compare_with(self, first: Sequence[float]) -> None:
+        """Compare violations with these, one of each model; with none if they are not known."""
+        if len(first) == len(self._models):
+            for model, violation in zip(self._models, first, strict=True):
+                model.first_violation = violation
+
     def _violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[M]."""
         found = np.array([model.violation for model in self._models])

@@ -224,6 +224,9 @@ class Solver(Trainee):
             Yields every block once.
         """
 
+    def compare_with(self, first: Sequence[float]) -> None:
+        """Compare violations, where these are of weights, with those of models at w = 0."""
+
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start an outer iteration.
 

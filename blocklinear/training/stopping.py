@@ -53,7 +53,7 @@ class Ending:
             return f"stopped after {self.why}: the gap of the model that scored best is {gap:.3g}"
         return (
             ("reaching max number of iterations: " if self.limit else "")
-            + f"not converged after {self.why}: the gap is {gap:.3g}; the model is the best so far"
+            + f"not converged after {self.why}: the gap is {gap:.3g}"
             + (f"; {self.advice}" if self.advice else "")
         )
 

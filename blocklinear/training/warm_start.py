@@ -20,6 +20,7 @@ from blocklinear.kernels.losses import HINGE
 from blocklinear.kernels.sums import add_rows
 from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
 from blocklinear.store.groups import Group
@@ -33,6 +34,11 @@ from blocklinear.training.run import GroupRun
 
 Floats = NDArray[np.float64]
 _Removed = tuple[BlockRecord, list[RowRange]]
+_PROBLEM = (
+    "solver", "cost", "costs", "class_weights", "balanced", "epsilon", "l1_ratio", "bias",
+    "regularize_bias",
+)  # fmt: skip
+"""Options that say what is minimised."""
 CANCELLED = 1e-8
 """Of the square of |w|: with less left after Eq. (16), rounding could show, and w is recomputed."""
 
@@ -51,7 +57,7 @@ def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
         start = _Start(run, previous, store)
         how, read = start.find_w(), start.read
         start.carry()
-    elif not _go_on_from_w(run.solver, previous):
+    elif not _go_on_from_w(run.solver, previous, run.options):
         run.listener(Warned("the classes are other ones now: training starts from the beginning"))
         return
     n_bytes = sum(record.bytes for record in read)
@@ -68,8 +74,12 @@ def warm_started(
     )
 
 
-def _go_on_from_w(solver: Solver, previous: Previous) -> bool:
-    """Go on from w and the number of updates; return false if the classes are other ones."""
+def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> bool:
+    """Go on from w and the number of updates; return false if the classes are other ones.
+
+    Violations are compared with those at w = 0, as in the run before: with those of weights that
+    are all but optimal, none would ever be small.
+    """
     parts = warm_parts(solver, previous)
     if not any(part.columns for part in parts):
         return False
@@ -77,6 +87,9 @@ def _go_on_from_w(solver: Solver, previous: Previous) -> bool:
         part.take_w()
     if solver.updates is not None:
         solver.updates[:] = previous.number("updates") or 0.0
+    was, now = ({name: of[name] for name in _PROBLEM} for of in (previous.course, options.course()))
+    if was == now:
+        solver.compare_with(previous.first_violations())
     return True
 
 

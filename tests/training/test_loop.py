@@ -261,7 +261,7 @@ def test_max_outer_warns_and_returns_the_best_so_far(store, problem):
     proof = model.metadata["certificate"]
     assert [warning.message for warning in warned] == [
         "reaching max number of iterations: not converged after 2 outer iterations: the gap is "
-        f"{proof['gap']:.3g}; the model is the best so far; scale the data, lower C, give a larger "
+        f"{proof['gap']:.3g}; scale the data, lower C, give a larger "
         "--max-outer, or try -s 1, which ends with Newton steps where there are two classes, or "
         "few features"
     ]

@@ -23,7 +23,17 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.run import GroupRun
 from blocklinear.training.stopping import Stopping
-from training.small import Heard, as_text, descent_alone, newton_after, outcome, split_text
+from training.classes import several_classes
+from training.small import (
+    Heard,
+    as_text,
+    descent_alone,
+    newton_after,
+    outcome,
+    random_problem,
+    split_problem,
+    split_text,
+)
 from training.test_resume import broken_off
 from training.warm import DRIFT, check, how, more, rows, trained
 
@@ -35,6 +45,23 @@ each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "residen
 @pytest.fixture
 def store(tmp_path):
     return split_text(tmp_path, rows(1), 4)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["two classes", "several"])
+@pytest.mark.parametrize("solver", [0, 2, 5, 6])
+def test_violations_are_compared_with_those_at_zero(tmp_path, solver, several):
+    """With those where a warm start begins, which are all but 0, they would never be small."""
+    problem = several_classes(4) if several else random_problem(3, 1)
+    problem = replace(problem, solver=solver)
+    store = split_problem(tmp_path, problem, 3)
+    options = problem.options(gap=None, tolerance=1e-5, method="newton", max_outer=100)
+    cold = train(store, options)
+    assert cold.metadata["stopped"] == "converged"
+    for _ in range(2):
+        warm = train(store, replace(options, warm_start=True))
+        assert (warm.metadata["stopped"], warm.metadata["outer_iterations"]) == ("converged", 1)
+    other = train(store, replace(options, warm_start=True, cost=2.0 * problem.cost, max_outer=1))
+    assert other.metadata["stopped"] == "1 outer iteration"  # of another problem
 
 
 @each_group
