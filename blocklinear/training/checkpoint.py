@@ -307,9 +307,9 @@ def parts_of(folder: Path) -> int | None:
     """Return in how many parts the run in a folder was trained; None if there is no checkpoint.
 
     A warm start may have other parts than the run before, which stays until it ends: then the one
-    that has not come to its end counts.
+    that has not come to its end counts; of several, that which was saved last.
     """
-    found: dict[int, bool] = {}
+    found: dict[int, tuple[bool, int]] = {}
     for own in folders_of(folder):
         try:
             facts = Checkpoint(own).facts
@@ -317,8 +317,9 @@ def parts_of(folder: Path) -> int | None:
             facts = {}
         if facts is not None:
             n = _run_and_parts(own)[1]
-            found[n] = found.get(n, True) and facts.get("finished", False)
-    return min(found, key=lambda n: (found[n], n), default=None)
+            saved = not facts.get("finished", False), (own / NAME).stat().st_mtime_ns
+            found[n] = max(saved, found.get(n, saved))
+    return max(found, key=lambda n: found[n], default=None)
 
 
 def folders_before(folder: Path) -> list[Path]:
