@@ -220,17 +220,14 @@ class ColumnCache:
         """Make room for columns of features; as many as fit, the first ones first.
 
         Where memory has no room besides other columns, all are collected anew: rows are passed over
-        anyway. A file is begun where it has no room for those in use, or for the first one and any
-        other; none is dropped from it.
+        anyway. A file is begun where it has no room for those in use; none is dropped from it.
 
         Parameters
         ----------
         features, used : int64[]        each once, in any order where there is room for all; and
                               those that are in use
         """
-        rooms = self._room(features)
-        two = rooms[:1].sum() + rooms[1:].max(initial=0)
-        if max(self._room(used).sum(), two) > self.capacity:
+        if self._room(used).sum() > self.capacity:
             self.use_file()
         room = self._half if self.filed else self.capacity
         missing = features[self.slots[features] < 0]

@@ -41,6 +41,8 @@ class L1Iterate(Iterate):
     ----------
     violation, first_violation : float  sums over all features
     work : int                entries processed for steps so far
+    starved : bool            whether nothing moved, and columns were missing: others may take all
+                              the room each time
     """
 
     kept = (*Iterate.kept, "_dual", "_orders", "_idle", "_forcing", "work")
@@ -59,6 +61,7 @@ class L1Iterate(Iterate):
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
         self._penalty, self._goal, self._key = penalty, goal, key
         self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
+        self.starved = False
         self.work = 0
 
     def _balance(self) -> None:
@@ -189,5 +192,6 @@ class L1Iterate(Iterate):
             self._idle = 0
         elif not cut_short():
             self._idle += 1
-        self.final = self._idle > 2
+        self.final = self._idle > 2 and not missing
+        self.starved = self._idle > 0 and missing
         self._balance()

@@ -186,6 +186,8 @@ class L1Regularized(CertifiedPasses):
         columns, counts = self._columns, self._columns.counts
         lists = self._each(lambda k: self._models[k].wanted(counts), descending)
         self._improve(dict(zip(descending, lists, strict=True)), cut_short)
+        if any(self._models[k].starved for k in descending):
+            columns.use_file()
         if any(not columns.complete(features).all() for features in lists):
             used = np.any([self._W[k] != 0.0 for k in descending], axis=0) & (counts > 0)
             columns.want(_in_turn(lists, len(counts)), np.flatnonzero(used))
