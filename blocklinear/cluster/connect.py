@@ -84,10 +84,7 @@ def connected(
     """
     n_workers = n_local_workers(where)
     if n_workers is not None:
-        with (
-            _local(n_workers, preload, inside and n_workers == 1, meanwhile) as client,
-            _silent_logs(),
-        ):
+        with _local(n_workers, preload, inside and n_workers == 1, meanwhile) as client:
             yield client
         return
     distributed = import_distributed()
@@ -98,7 +95,7 @@ def connected(
             f"no scheduler answers at {where}: {error}",
             "start one with `dask scheduler`, and workers with `dask worker ADDRESS`",
         ) from error
-    with client, _silent_logs():
+    with _silent_logs(), client:
         meanwhile()
         yield client
 
@@ -184,6 +181,7 @@ def _local(
         if not inside:
             stack.enter_context(_forked(preload))
         distributed = import_distributed()
+        stack.enter_context(_silent_logs())  # only now: Dask sets its levels when it is imported
         import dask
 
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))

@@ -309,7 +309,7 @@ class _Csv(Source):
                     part = _Lines(
                         self.path, first, columns, rows.num_rows, file.tell(), self._line_of
                     )
-                    _refuse_inexact(part, whole)
+                    _refuse_rounded(part, whole)
                     yield part
                     first += rows.num_rows
 
@@ -546,7 +546,7 @@ def _csv_type(kind: str, inferred: Any = None) -> Any:
     return inferred if kind == "timestamp" else types.get(kind, pa.string())
 
 
-def _refuse_inexact(part: Part, whole: Collection[str]) -> None:
+def _refuse_rounded(part: Part, whole: Collection[str]) -> None:
     """Refuse integers in columns of integers of CSV that have no float64 of their own."""
     import pyarrow.compute as pc
 

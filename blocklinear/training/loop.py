@@ -128,9 +128,9 @@ def train_models(
                 dual=proof.dual, gap=proof.gap,
             )  # fmt: skip
         try:
+            discard_others(folder, folders, store.folder)  # nothing starts from them now
             for own in folders:
                 Checkpoint(own).finish()
-            discard_others(folder, folders, store.folder)  # nothing starts from them now
         except StorageError as error:
             listener(Warned(f"{error.what}: the next run of this name needs --restart"))
         return models

@@ -93,7 +93,8 @@ def _parts(
     Raises
     ------
     AnotherRun
-        If the run to resume has parts, and held-out rows are to be scored by all models together.
+        If the run to resume has parts of other models, or held-out rows are to be scored by all of
+        its models together.
     MemoryBudgetError
     """
     n_parts = parts_of(folder) if options.resume else None
@@ -101,14 +102,20 @@ def _parts(
         return []
     if n_parts is None:
         return split_to_fit(store, options, n, listener, kept=n)
+    parts, why, instead = _divided(n, -(-n // n_parts)), "", "give"
     if options.evaluate is not None:
-        raise AnotherRun(
-            f"run {options.run!r} is trained in {n_parts} parts, and held-out rows are scored by "
-            "all models together",
-            "leave out --eval to go on with it, --restart to delete what it reached, or another "
-            "--run NAME",
+        why, instead = (
+            "held-out rows are scored by all models together",
+            "leave out --eval, or give",
         )
-    return _divided(n, -(-n // n_parts))
+    elif len(parts) != n_parts:
+        why = f"there are {n} models now"
+    if why:
+        raise AnotherRun(
+            f"run {options.run!r} is trained in {n_parts} parts, and {why}",
+            f"{instead} --restart to delete what it reached, or another --run NAME",
+        )
+    return parts
 
 
 def _divided(n: int, size: int) -> list[slice]:

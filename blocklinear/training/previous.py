@@ -207,7 +207,7 @@ class Previous:
     def first_violations(self) -> list[float]:
         """Return what violations of models were compared with, in their order: |gradient| at w = 0.
 
-        None where it is not known: of runs that did not begin with weights, or had other losses.
+        Empty where they are not known: of runs that did not begin with weights.
         """
         state = self._state
         if "l1" in state:

@@ -87,8 +87,8 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
         part.take_w()
     if solver.updates is not None:
         solver.updates[:] = previous.number("updates") or 0.0
-    was, now = ({name: of[name] for name in _PROBLEM} for of in (previous.course, options.course()))
-    if was == now:
+    was, now = previous.course, options.course()
+    if all(name in was and was[name] == now[name] for name in _PROBLEM):
         solver.compare_with(previous.first_violations())
     return True
 

@@ -190,6 +190,13 @@ def test_parts_of_a_run_are_the_run(tmp_path, monkeypatch):
     with pytest.raises(MismatchError, match="run 'default' was broken off"):
         train(store, options)
     assert files(store) == before
+    for old, new in ((2, 4), (4, 2)):  # as of more models: six are of no four equal parts
+        for k in (1, 2):
+            part = store.folder / f"runs/default.part{k}of{old}"
+            part.rename(part.with_name(f"default.part{k}of{new}"))
+        if new == 4:
+            with pytest.raises(MismatchError, match="in 4 parts, and there are 6 models now"):
+                train(store, replace(options, resume=True))
     heard = Heard()
     train(store, replace(options, resume=True), heard)
     assert not [event for event in heard.of(Warned) if "checkpoint" in event.message]
