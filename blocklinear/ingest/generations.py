@@ -69,7 +69,7 @@ class Generations:
             return found
         costs, start = ROW_BYTES + ENTRY_BYTES * lengths().astype(np.int64), 0
         while start < n_rows:
-            if self._filled >= full:
+            if self._filled >= full and self._next_row > self.first_row:
                 found += self._close(self._plan.open_blocks)
                 refuse_many(self.next_block + self._plan.open_blocks, n_labels)
             filled = self._filled + np.cumsum(costs[start:])
@@ -92,5 +92,7 @@ class Generations:
             NewBlock(self.next_block + b, tuple(range(b, n, kept)), *rows) for b in range(kept)
         ]
         self.next_block += kept
-        self.first_row, self._filled = self._next_row, 0.0
+        # what the last row had too much is taken from the next blocks
+        self._filled = max(self._filled - self._plan.generation_bytes, 0.0)
+        self.first_row = self._next_row
         return blocks

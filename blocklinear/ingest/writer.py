@@ -361,7 +361,7 @@ class BatchWriter:
         self._note_labels(rows)
         start = 0
         while start < rows.n_rows:
-            if self._generation_bytes >= self._plan.generation_bytes:
+            if self._open and self._generation_bytes >= self._plan.generation_bytes:
                 self._close_generation()
             if not self._open:
                 self._open_generation()
@@ -380,7 +380,7 @@ class BatchWriter:
         if decoded_bytes(len(lengths) - 1, int(lengths[-1])) <= left:
             return rows.n_rows
         filled = ROW_BYTES * np.arange(len(lengths)) + ENTRY_BYTES * lengths
-        return start + int(np.searchsorted(filled, left))
+        return start + max(int(np.searchsorted(filled, left)), 1)
 
     def _note_labels(self, rows: Rows) -> None:
         """Take in labels; once there are too many, drop what was counted of each."""
@@ -479,7 +479,8 @@ class BatchWriter:
             record = self._sync.submit(block.writer.finish, self._batch)
             self._finished.append((record, block))
         self._open = []
-        self._generation_bytes = 0.0
+        # what the last row had too much is taken from the next blocks
+        self._generation_bytes = max(self._generation_bytes - self._plan.generation_bytes, 0.0)
 
     def _join(self, kept: int) -> None:
         """Join the open blocks to the first `kept` of them."""

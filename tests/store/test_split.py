@@ -115,8 +115,9 @@ def test_generations_follow_each_other(tmp_path):
         for k in range(0, len(blocks), 3)
     ]
     longest = decoded_bytes(1, 8)
-    assert all(limit <= size < limit + longest for size in sizes[:-1])
-    assert sizes[-1] <= limit + longest
+    beyond = np.cumsum(sizes) - limit * np.arange(1, len(sizes) + 1)
+    assert all(beyond[:-1] >= 0)
+    assert all(beyond < longest)
 
 
 def test_file_order_keeps_it(tmp_path):
@@ -126,6 +127,17 @@ def test_file_order_keeps_it(tmp_path):
     assert len(blocks) == 4
     sizes = [decoded_bytes(b.rows, b.nnz) for b in store.manifest.blocks]
     assert max(sizes) < 1.2 * min(sizes)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(100, 60), (100, 99), (64, 64), (7, 3)])
+def test_file_order_fills_as_many_blocks_as_asked_for(tmp_path, rows, blocks):
+    text = b"1 1:1 2:1\n-1 3:1\n" * (rows // 2) + b"1 2:1\n" * (rows % 2)
+    store = make_store(tmp_path, text, blocks=blocks, order="file")
+    size = sum(decoded_bytes(b.rows, b.nnz) for b in store.manifest.blocks)
+    written = write_batch(tmp_path / "written", [text], Plan(1, size / blocks, 1000))
+    for manifest, folder in [(store.manifest, store.folder), (written, tmp_path / "written")]:
+        assert len(manifest.blocks) == blocks
+        assert list(chain(*blocks_of(manifest, folder))) == list(range(rows))
 
 
 def test_the_seed_decides(tmp_path):
