@@ -535,6 +535,19 @@ def test_cross_validation_is_that_of_a_grid_search(scoring):
     assert (found.predict(X) == single.predict(X)).all()
 
 
+@pytest.mark.parametrize("names", [["no", "yes"], ["yes", "no"], ["c", "b", "a"]])
+def test_rows_with_equal_decision_values_are_scored_as_they_are_predicted(names):
+    """The first class is theirs, in whatever order the rows come; here that of empty rows."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 3)) * (rng.random((60, 1)) < 0.5)
+    y = np.array(names)[np.append(np.arange(len(names)), rng.integers(0, len(names), 60))[:60]]
+    how = TIGHT | {"fit_intercept": False}
+    found = BlockLinearSVCCV([0.1], cv=4, **how).fit(rows, y)
+    single = GridSearchCV(BlockLinearSVC(**how), {"C": [0.1]}, cv=4).fit(rows, y)
+    expected = [[single.cv_results_[f"split{k}_test_score"][0]] for k in range(4)]
+    np.testing.assert_allclose(found.scores_, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("scoring", [None, "roc_auc", "f1", "f1_macro", "neg_mean_squared_error"])
 def test_rows_given_several_times_count_so_in_scores(scoring):
     """And so do weights, as in scikit-learn's `LogisticRegressionCV`."""

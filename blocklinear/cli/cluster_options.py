@@ -25,7 +25,8 @@ def add_cluster(parser: Any) -> None:
         "--parts",
         type=int,
         metavar="K",
-        help="parts to work on side by side (default: one for each worker)",
+        help="parts to work on side by side (default: one for each worker, but at most half as "
+        "many as there are blocks)",
     )
 
 

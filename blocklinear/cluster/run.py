@@ -13,7 +13,7 @@ from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
 from blocklinear.errors import MemoryBudgetError, UsageError
-from blocklinear.events import Listener, OuterIteration
+from blocklinear.events import Listener, OuterIteration, Warned
 from blocklinear.memory import enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
@@ -107,13 +107,30 @@ class Cluster:
     ----------
     client : distributed.Client
     parts : int or None
-        Parts that the blocks are divided into, anew in each round; None is one for each worker.
+        Parts that the blocks are divided into, anew in each round; None is one for each worker, but
+        at most half as many as there are blocks.
     """
 
     def __init__(self, client: Any, parts: int | None = None) -> None:
         if parts is not None and parts < 1:
             raise UsageError(f"parts is {parts}, but must be at least 1")
         self._client, self._parts = client, parts
+
+    def _n_parts(self, engine: Engine, manifest: Manifest, listener: Listener) -> int:
+        """Return how many parts there are to be: with as many blocks, they would stay the same."""
+        n_blocks = len(manifest.blocks)
+        most = max(n_blocks // 2, 1)
+        if self._parts is None:
+            engine.await_workers()
+            return min(max(engine.n_workers, 1), most)
+        n_parts = min(self._parts, n_blocks)
+        if n_parts > most:
+            message = (
+                f"{counted(n_blocks, 'block')} in {counted(n_parts, 'part')} meet few others, and "
+                f"may not converge: give at most {most} --parts, or split into more --blocks"
+            )
+            listener(Warned(message))
+        return n_parts
 
     def budget(self) -> int:
         """Return the memory that a worker may take where nothing else is said, in bytes."""
@@ -133,11 +150,10 @@ class Cluster:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""
         check_supported(options)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
-        if self._parts is None:
-            engine.await_workers()
-        n_parts = min(self._parts or max(engine.n_workers, 1), len(manifest.blocks))
         make_folder(folder, store.folder)
+        n_parts = self._parts and min(self._parts, len(manifest.blocks))
         facts = resumed(folder, manifest, options, listener, parts=n_parts)
+        n_parts = facts["course"]["parts"] if facts else self._n_parts(engine, manifest, listener)
         planned = options
         if facts is not None:
             planned = dataclasses.replace(options, group=facts["group"])

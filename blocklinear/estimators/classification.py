@@ -25,6 +25,7 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import DISTINCT_INTEGERS
 from blocklinear.objectives.problems import class_labels
 from blocklinear.store.changes import AnyStore
+from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 
 
@@ -86,11 +87,8 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
             raise ValueError("class_weight of a store is None or 'balanced'")
         self._take_features(store)
         model = self._train(store, self._balanced())
-        labels = class_labels(store.manifest)
-        given = as_given(np.array(labels), store.manifest.given)
-        order = np.argsort(given, kind="stable")
-        places = {labels[k]: place for place, k in enumerate(order.tolist())}
-        self._take(model, given[order], places)
+        labels, classes = sorted_classes(store.manifest)
+        self._take(model, classes, {label: place for place, label in enumerate(labels)})
         return self
 
     def fit_batches(self, batches: Iterable[tuple[Any, ...]]) -> Self:
@@ -157,6 +155,14 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
         places = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
         found: NDArray[Any] = self.classes_[places]
         return found
+
+
+def sorted_classes(manifest: Manifest) -> tuple[list[float], NDArray[Any]]:
+    """Return the labels of a store in the order of their classes, and these, as they were given."""
+    labels = np.array(class_labels(manifest))
+    given = as_given(labels, manifest.given)
+    order = np.argsort(given, kind="stable")
+    return labels[order].tolist(), given[order]
 
 
 def _stored_classes(classes: NDArray[Any]) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from blocklinear.estimators.classification import (
     LOSSES,
     BlockLinearClassifier,
     LogisticMixin,
+    sorted_classes,
 )
 from blocklinear.estimators.regression import BlockLinearRegressor
 from blocklinear.events import Event, SlowlyConverging, Warned
@@ -108,11 +109,13 @@ class _Validated(BlockLinear):
         if not isinstance(n_folds, Integral):
             raise ValueError(f"cv of a store is a number of folds, not {n_folds!r}")
         metric, sign = self._metric(store)
+        precedence = sorted_classes(store.manifest)[0] if self._of_classes else []
         how = self._train_options(**(options | {"cost": 1.0}))
         with telling(_heard, bool(self.verbose), how.gap) as tell:
             found = cross_validate(
                 store, how, n_folds=int(n_folds), costs=self._costs(), stratify=self._of_classes,
-                metric=metric, assigned=assigned, weigh_scores=True, listener=tell,
+                metric=metric, assigned=assigned, weigh_scores=True, precedence=precedence,
+                listener=tell,
             )  # fmt: skip
         scores = found.report.scores
         self.Cs_ = np.array([score.cost for score in scores])

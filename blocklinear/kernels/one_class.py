@@ -104,7 +104,7 @@ def exchange(
 
 @kernel
 def certify_rows(
-    starts, stops, indices, values, sq_norm, upper, alpha, v, norm, recomputed, f, seen
+    starts, stops, indices, values, sq_norm, upper, alpha, v, norm, recomputed, sizes, f, seen
 ):
     """Write v'x_i of each row, and add what else a certificate must know of rows.
 
@@ -114,6 +114,7 @@ def certify_rows(
     alpha : float64[n_rows]   what is outside of 0 to U_i counts as the nearest bound
     v, norm :                 the candidate; |v|, or more
     recomputed : float64[n_features + 1]        added to: sum_i alpha_i x_i
+    sizes : float64[n_features + 1 or 0]        added to, if it has any: sum_i U_i |x_ij|
     f : float64[n_rows]       written: v'x_i
     seen : float64[N_SEEN]    added to: sum_i alpha_i |x_i|; number of alpha_i that are not 0; sum_i
                               U_i |x_i|; what rounding of f can add to P - D; and, in two parts
@@ -130,6 +131,9 @@ def certify_rows(
         seen[WHOLE] += upper[i] * size
         add_exactly(a, seen, MASS)
         add_exactly(upper[i], seen, TOTAL)
+        if sizes.shape[0]:
+            for p in range(start, stop):
+                sizes[indices[p]] += upper[i] * abs(np.float64(values[p]))
         if a != 0.0:
             seen[REACH] += a * size
             seen[N_REACH] += 1.0

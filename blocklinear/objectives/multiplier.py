@@ -44,6 +44,6 @@ def moved(v: Floats, pull: Floats, seen: Floats) -> tuple[Floats, Floats]:
     most = np.where(np.isinf(ahead), FARTHER * since, (ahead - at) / 2.0)
     slow = (size > 0.0) & (size <= sign * before) & (sign * before <= 2.0 * size)
     with np.errstate(all="ignore"):
-        more = np.where(slow, np.minimum(size * size / (sign * before - size), most), 0.0)
+        more = np.where(slow, np.minimum(size / ((sign * before - size) / size), most), 0.0)
     ends = np.where(up, [v, ahead], [-ahead, v])
     return pull + sign * more, np.where(more > 0.0, [np.zeros_like(v), *ends], [pull, low, high])

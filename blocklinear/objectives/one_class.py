@@ -17,7 +17,8 @@ have another sum S. A feasible point is near:
 
 The optimum is never above 0, so the gap is not P - D over P but over the largest of |P|, |D| and
 `ZERO` times 1/2 (nu sum U_i |x_i|)**2. The last stands for 0, which the optimum is if no plane
-separates the origin from rows of enough weight. Where P(v, rho) is above 0, the candidate is v = 0
+separates the origin from rows of enough weight; it counts only if w' is close to 0 however features
+are scaled, see `is_zero`. Where P(v, rho) is above 0, the candidate is v = 0
 and rho = 0 instead, whose P is 0.
 """
 
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from blocklinear.errors import InputError
 from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.losses import UNIT
+from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import OF_NORMS, OF_PRIMAL, Certificate
 from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem, refuse_weightless
 from blocklinear.options import TrainOptions
@@ -163,6 +165,22 @@ def relative_gap(primal: float, dual: float, left: float, length: float) -> floa
     return left / scale if scale > 0.0 else math.inf
 
 
+def is_zero(w: Floats, sizes: Floats) -> bool:
+    """Return whether w' = sum alpha_i x_i is 0, as far as such sums can be, in all its features.
+
+    Each w'_j is compared with nu sum_i U_i |x_ij|, so that no feature of large values hides another
+    one that separates the rows from 0; the mean of the squares counts.
+
+    Parameters
+    ----------
+    w : float64[n]            w'
+    sizes : float64[n]        nu sum_i U_i |x_ij|
+    """
+    occurs = sizes > 0.0
+    ratios = w[occurs] / sizes[occurs]
+    return not len(ratios) or float(dot(ratios, ratios)) <= ZERO * len(ratios)
+
+
 def prove(
     squares: tuple[float, float, float],
     mass: float,
@@ -172,6 +190,7 @@ def prove(
     sums: Floats,
     n: int,
     drift: float,
+    zero: bool,
 ) -> Certificate:
     """Return what a pass over all rows proves of a candidate v with a rho.
 
@@ -186,6 +205,8 @@ def prove(
         Rows.
     drift : float
         As in `Certificate`.
+    zero : bool
+        Whether w' is 0, as `is_zero` says: the gap is relative to `ZERO` then, at least.
     """
     square, recomputed, distance = squares
     loss = float(sums[kernels.LOSS] + sums[kernels.LOSS_LOW])
@@ -209,7 +230,7 @@ def prove(
     primal = 0.5 * square - rho * mass + loss
     if 0.0 <= primal < math.inf:  # w = 0 and rho = 0 are not worse
         primal, rho, left = 0.0, 0.0, -dual
-    length = mass * float(seen[kernels.WHOLE]) / whole if whole > 0.0 else 0.0
+    length = mass * float(seen[kernels.WHOLE]) / whole if zero and whole > 0.0 else 0.0
     gap = relative_gap(primal, dual, left, length) * (1.0 + OF_PRIMAL) + 4.0 * UNIT
     if not (math.isfinite(primal) and math.isfinite(left)):
         gap = math.inf

@@ -148,6 +148,7 @@ def cross_validate(
     positive: float | None = None,
     assigned: NDArray[np.int32] | None = None,
     weigh_scores: bool = False,
+    precedence: Sequence[float] = (),
     listener: Listener = ignore,
     halt: Halt = lambda: False,
     by: Optimise | None = None,
@@ -167,6 +168,8 @@ def cross_validate(
         The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
     weigh_scores : bool
         Whether a row counts in the scores as often as its weight says, and not once.
+    precedence : sequence of float
+        The classes, in the order in which they are chosen where decision values are equal.
     listener, halt : callable
         As for `training.loop.train`.
     by : callable or None
@@ -209,7 +212,7 @@ def cross_validate(
             ending.callback(remove_if_empty, folder, store.folder)
             work = _Validation(
                 store, options, labels, positive, n_folds, folder, listener, halt, by,
-                weigh_scores and manifest.weighted,
+                weigh_scores and manifest.weighted, precedence,
             )  # fmt: skip
             ending.callback(work.discard)
             with announced(listener, "cross-validation", store, options) as end:
@@ -305,6 +308,7 @@ class _Validation:
     halt: Halt
     train_elsewhere: Optimise | None
     weigh_scores: bool
+    precedence: Sequence[float]
 
     def __post_init__(self) -> None:
         with contextlib.ExitStack() as self._opened:  # which deletes them if one finds no room
@@ -387,8 +391,9 @@ class _Validation:
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]
         decisions = self._row_array("decisions", columns=len(costs))
         predictions = Predictions(
-            self.labels, len(costs), self.n_folds, self._folds, decisions, self.positive
-        )
+            self.labels, len(costs), self.n_folds, self._folds, decisions, self.positive,
+            self.precedence,
+        )  # fmt: skip
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
         for part in self._split_to_fit(options, len(units)):

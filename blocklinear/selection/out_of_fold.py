@@ -205,6 +205,9 @@ class Predictions:
         else the number of the class.
     positive : float or None
         The class of two that f1 is that of.
+    precedence : sequence of float
+        The classes, in the order in which they are chosen where decision values are equal; empty is
+        that of LIBLINEAR: the order of `labels`, but of two classes the second comes first.
     """
 
     def __init__(
@@ -215,8 +218,11 @@ class Predictions:
         folds: RowArray,
         decisions: RowArray,
         positive: float | None = None,
+        precedence: Sequence[float] = (),
     ) -> None:
         self._positive = positive
+        order = precedence or (labels[::-1] if len(labels) == 2 else labels)
+        self._precedence = np.array([labels.index(label) for label in order], np.int64)
         self._labels, self._n_costs, self._n_folds = labels, n_costs, n_folds
         self._folds, self._decisions = folds, decisions
         self.columns = len(labels) if len(labels) > 2 else 1
@@ -276,7 +282,9 @@ class Predictions:
         for k, unit in enumerate(units):
             rows = np.flatnonzero(fold == unit.fold)
             own = out[rows, k * self.columns : (k + 1) * self.columns]
-            lines[rows, unit.cost] = own[:, 0] if self.columns == 1 else own.argmax(axis=1)
+            if self.columns > 1:
+                own = self._precedence[own[:, self._precedence].argmax(axis=1)][:, None]
+            lines[rows, unit.cost] = own[:, 0]
 
     def labels_of(self, cost: int) -> Floats:
         """Return what is predicted of each row of the store for one C."""
@@ -285,7 +293,8 @@ class Predictions:
             return found
         classes: Floats = np.array(self._labels, np.float64)
         if self.columns == 1:
-            return np.asarray(np.where(found > 0, classes[0], classes[1]), np.float64)
+            first = found >= 0.0 if self._precedence[0] == 0 else found > 0.0
+            return np.asarray(np.where(first, classes[0], classes[1]), np.float64)
         return np.asarray(classes[found.astype(np.int64)], np.float64)
 
     def _decisions_of(self, cost: int) -> Floats:

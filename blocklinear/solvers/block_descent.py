@@ -174,11 +174,12 @@ class BlockDescent(Solver):
         """Work on one group, block step `number` (from 0) of `steps`; then on the working set."""
         passes = int(self.passes[0]) if self._uses_working_set else 0
         resident, counted = steps == 1, self._counted_rows(group)
+        stays = resident or (self.vectors[0].extrapolates and not self._copies)
         if resident and outer == 1 and self.started_warm:
             self._each(lambda vectors: vectors.aim_with(group, float(self.goal[0])))
         found = self._each(
             lambda vectors: vectors.work(
-                group, outer, steps, passes if resident else 0, cut_short, counted
+                group, outer, steps, passes if stays else 0, cut_short, counted
             )
         )
         self._note_counted(group.blocks)

@@ -50,6 +50,8 @@ class CrammerSinger(WeightVectors):
         One for each class; the weight of a class multiplies C for its rows.
     """
 
+    extrapolates = True
+
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
@@ -77,7 +79,7 @@ class CrammerSinger(WeightVectors):
         )  # fmt: skip
 
     def _epochs(self, step: BlockStep) -> None:
-        """Where the group is all rows, go on in the direction in which the epochs went."""
+        """After passes over the group, go on in the direction in which they went."""
         if step.passes == 0 or step.outer == 1:
             super()._epochs(step)
             return

@@ -18,7 +18,15 @@ from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.sums import add_rows, dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, Proof, norms_above
 from blocklinear.objectives.feasible_sets import Separate
-from blocklinear.objectives.one_class import OneClass, pieces, prove, quantile, relative_gap
+from blocklinear.objectives.one_class import (
+    ZERO,
+    OneClass,
+    is_zero,
+    pieces,
+    prove,
+    quantile,
+    relative_gap,
+)
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.weight_vectors import (
     AGAIN,
@@ -202,7 +210,7 @@ class OneClassModel(WeightVectors):
         f = np.empty(len(rows))
         kernels.certify_rows(
             *rows.arrays, rows.sq_norm, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
-            proof.recomputed.reshape(-1), f, proof.seen,
+            proof.recomputed.reshape(-1), proof.sizes, f, proof.seen,
         )  # fmt: skip
         self._found.table[rows.positions, 0] = f
         if rows.weights is not None:
@@ -234,8 +242,13 @@ class OneClassModel(WeightVectors):
         self.goals[:] = goal * np.abs(self.duals) * self.terms.any()
 
     def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
-        """Return a certificate to be, before any row was added."""
-        return OneClassProof(self.W, memory)
+        """Return a certificate to be, before any row was added.
+
+        Only an objective that is small beside those of rows can be 0; it takes another vector to
+        tell, for which there is room, as w has no average.
+        """
+        small = 0.5 * ZERO * self._length[0] ** 2 > abs(self.duals[0])
+        return OneClassProof(self.W, memory, small or self._options.gap is None)
 
     def certificates(self, proof: Proof) -> list[Certificate]:
         """Return the certificate, once all groups were added."""
@@ -255,7 +268,8 @@ class OneClassModel(WeightVectors):
         square, distance = dot(again, again), squared_distance(w, again)
         drift = math.sqrt(distance / square) if square > 0.0 else 0.0
         squares = dot(w, w), square, distance
-        return [prove(squares, mass, off, rho, seen, sums, len(f), drift)]
+        zero = len(proof.sizes) > 0 and is_zero(again, self.problem.nu * proof.sizes)
+        return [prove(squares, mass, off, rho, seen, sums, len(f), drift, zero)]
 
     def candidate(self, certificate: Certificate) -> Floats:
         """Return the weights that a certificate is about."""
@@ -289,12 +303,14 @@ class OneClassProof(Proof):
     Attributes
     ----------
     length : float            |v|, or more
+    sizes : float64[n_features + 1 or 0]        sum_i U_i |x_ij|, if it is asked for
     seen : float64[N_SEEN]    as the kernels leave it
     """
 
-    def __init__(self, W: Floats, recomputed: Floats | None) -> None:
+    def __init__(self, W: Floats, recomputed: Floats | None, sizes: bool) -> None:
         super().__init__(W, [W], 1, recomputed)
         self.length = float(norms_above(dot(W.reshape(-1), W.reshape(-1))))
+        self.sizes = np.zeros(len(W) if sizes else 0)
         self.seen = np.zeros(kernels.N_SEEN)
 
 

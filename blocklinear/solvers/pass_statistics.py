@@ -66,10 +66,13 @@ def middle(gaps: NDArray[np.float64]) -> float:
 
 
 def rises(gain: NDArray[np.float64], dual: NDArray[np.float64]) -> float:
-    """Return the largest of the gains of the dual values of some models, as parts of them."""
+    """Return the largest of the gains of the dual values of some models, as parts of them.
+
+    What rounding makes a loss is none: it may be of a dual value of 0.
+    """
     with np.errstate(all="ignore"):  # what is infinite, or no number, is the caller's to notice
         parts = gain / np.abs(dual)
-    parts[gain == 0.0] = 0.0
+    parts[gain <= 0.0] = 0.0
     return float(parts.max())
 
 

@@ -128,6 +128,9 @@ class WeightVectors(ABC):
     over these leave w the better one, and there is memory for more of them. Measured, three losses,
     C and gap varied, 96 to 256 MB: 70 runs on text read 1.000 of the bytes without averages; with
     their memory hinge loss reads 0.86 to 1 of the blocks, after warm starts 0.77 to 0.95."""
+    extrapolates = False
+    """Whether work on a group ends with an extrapolation, without which it may take for ever: where
+    no rows are kept there are passes over the group, then."""
     updates: Floats | None = None
     """Updates of w done, float64[1], where the next ones depend on it: a warm start is from w."""
 
@@ -305,7 +308,7 @@ class WeightVectors(ABC):
         Parameters
         ----------
         passes : int
-            Over the working set, where the group holds all rows.
+            Over the rows of the group, or those of the working set where it holds all rows.
         counted : bool[n]
             Of which rows `terms` have what they add; they will have that of all.
 

@@ -22,7 +22,7 @@ class _Level:
     folders: "dict[str, _Level]" = field(default_factory=dict)
 
 
-_RUN = _Level(rf"checkpoint\.json|{_NAME}\.(0|1|work)|{_TEMPORARY}")
+_RUN = _Level(rf"checkpoint\.json|{_NAME}\.(0|1|work)|alpha\.\d+\.\d+|{_TEMPORARY}")
 _SHUFFLE = _Level(
     rf"r[0-9]{{8}}\.(rows|entries|features|numbers)|probe|{_TEMPORARY}",
     {r"block-[0-9a-f]+": _Level(r"b[0-9]{8}\.blk")},

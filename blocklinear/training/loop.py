@@ -245,7 +245,8 @@ def resumed(
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
 
-    AnotherRun is raised if it is of other blocks, or of other options, or of what is `more`.
+    AnotherRun is raised if it is of other blocks, or of other options, or of what is `more`; None
+    there is whatever the checkpoint says.
     """
     if not options.resume:
         return None
@@ -255,8 +256,9 @@ def resumed(
         return None
     was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
     course = options.course() | more
-    if options.group is None:  # then it is that of the checkpoint
-        course["group"] = was["group"]
+    for name in ("group", *more):
+        if course[name] is None:  # then it is that of the checkpoint
+            course[name] = was.get(name, "not given")
     differences = [
         f"{name} was {was.get(name)!r} and is {course.get(name)!r}"
         for name in sorted(course | was)

@@ -200,10 +200,9 @@ class Stopping:
         if self._warned:
             return ""
         self._warned = True
-        _, gap, violation = self._best
-        what, best, goal = "gap", gap, self.options.gap
+        what, best, goal = "gap", self._believed, self.options.gap
         if goal is None:
-            what, best, goal = "violation", violation, self.options.tolerance
+            what, best, goal = "violation", self._best[2], self.options.tolerance
         return (
             f"after {counted(report.outer, 'outer iteration')} the {what} is {best:.3g}, and "
             f"falls so slowly that it will take more than {self.options.max_outer} to {goal:g}; "

@@ -49,6 +49,46 @@ def test_parts_are_as_many_as_workers_that_are_waited_for(two, stores):
     assert model.metadata["cluster"]["parts"] == 2
 
 
+def test_parts_have_two_blocks_at_least_unless_they_are_asked_for(serial, tmp_path):
+    """As many parts as blocks would stay the same in all rounds: they do not converge."""
+    problem, four = long_problem(1), serial(4)
+    store = split_problem(tmp_path, problem, 4)
+    model = trained(store, four, None, problem, heard := Heard(), gap=1e-2)
+    assert model.metadata["cluster"]["parts"] == 2
+    assert model.metadata["stopped"] == "converged"
+    assert not heard.of(Warned)
+    trained(store, four, 9, problem, heard := Heard(), max_outer=2)
+    (warned,) = (event for event in heard.of(Warned) if "meet few others" in event.message)
+    assert "4 blocks in 4 parts" in warned.message
+    assert "at most 2 --parts" in warned.message
+
+
+def test_a_resume_goes_on_with_the_parts_of_the_run(two, three, stores):
+    problem = long_problem(1)
+    with pytest.raises(RuntimeError, match="enough"):
+        trained(stores[False], three, 3, problem, _stop_after(4), gap=1e-6)
+    resumed = {"gap": 1e-6, "restart": False, "resume": True}
+    with pytest.raises(MismatchError, match="parts was 3 and is 2"):
+        trained(stores[False], two, 2, problem, **resumed)
+    model = trained(stores[False], two, None, problem, **resumed)
+    assert model.metadata["cluster"]["parts"] == 3
+    with pytest.raises(MismatchError, match="parts was 3 and is None"):
+        trained(stores[False], None, None, problem, **resumed)
+    trained(stores[False], None, None, problem, max_outer=2)
+    with pytest.raises(MismatchError, match="parts was None and is 'not given'"):
+        trained(stores[False], two, None, problem, max_outer=2, restart=False, resume=True)
+
+
+def _stop_after(outer):
+    """A listener that breaks a run off after some outer iterations."""
+
+    def listener(event):
+        if isinstance(event, OuterIteration) and event.outer == outer:
+            raise RuntimeError("enough")
+
+    return listener
+
+
 @pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_the_dual_never_falls(two, stores, solver):
     problem, heard = long_problem(solver), Heard()

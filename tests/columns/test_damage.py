@@ -197,6 +197,9 @@ def test_a_store_with_columns_is_nothing_but_a_store(tmp_path):
     folder = transpose(store, MEMORY, 2).folder
     shutil.copytree(folder, store.folder / "columns.new")
     (store.folder / "columns.new" / "bucket000001.tmp").touch()
+    run = store.folder / "runs" / "default"
+    run.mkdir(parents=True)
+    (run / "alpha.17.3").touch()  # of the fourth part of a cluster, in round 17
     assert foreign(store.folder) is None
     (folder / "my notes").touch()
     assert foreign(store.folder) == "columns/my notes"

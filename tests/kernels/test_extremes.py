@@ -211,7 +211,11 @@ def one_class_pairs(r):
         assert ((alpha >= 0.0) & (alpha <= upper)).all()
         assert np.isfinite(w).all()
         seen, sums_of = np.zeros(one_class.N_SEEN), np.zeros(one_class.N_SUMS)
-        one_class.certify_rows(*r.cut, r.sq_norm, upper, alpha, r.w(), 0.0, r.w(), f, seen)
+        for n in (0, r.n_features + 1):
+            sizes = np.zeros(n)
+            one_class.certify_rows(
+                *r.cut, r.sq_norm, upper, alpha, r.w(), 0.0, r.w(), sizes, f, seen
+            )
         one_class.add_losses(f, upper, alpha, 1.0, sums_of)
         assert np.isfinite(seen).all()
         assert np.isfinite(sums_of).all()

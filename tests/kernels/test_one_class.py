@@ -84,10 +84,11 @@ def test_certificates_are_the_dense_formulas(seed, outside):
     given_alpha = r.alpha + (rng.normal(size=r.n) if outside else 0.0)
     alpha = np.clip(given_alpha, 0.0, r.upper)
     f, seen, recomputed = np.empty(r.n), np.zeros(kernels.N_SEEN), np.zeros_like(v)
-    norm = float(np.sqrt(v @ v))
+    norm, of_columns = float(np.sqrt(v @ v)), np.zeros_like(v)
     kernels.certify_rows(
-        *r.csr, r.sq_norm, r.upper, given_alpha, v, norm, recomputed, f, seen
+        *r.csr, r.sq_norm, r.upper, given_alpha, v, norm, recomputed, of_columns, f, seen
     )  # fmt: skip
+    np.testing.assert_allclose(of_columns[:-1], r.upper @ np.abs(r.X), atol=1e-13)
     np.testing.assert_allclose(f, r.X @ v[:-1], atol=1e-13)
     np.testing.assert_allclose(recomputed[:-1], r.X.T @ alpha, atol=1e-13)
     sizes = np.sqrt(r.sq_norm)

@@ -44,6 +44,12 @@ def test_one_that_never_changes_is_not_followed_without_end(sign):
     assert sign * places[-1] > 500.0
 
 
+def test_a_pull_too_small_to_be_squared_moves_it_by_a_number():
+    pull = np.array([1e-170])
+    move, _ = moved(np.zeros(1), pull, np.array([[1e-170], [-np.inf], [np.inf]]))
+    assert 0.0 < move[0] < 1e-160
+
+
 def test_the_optimum_is_found_between_two_extrapolations():
     """Where the sign of what pulls is all that is known, and where alpha do not follow."""
     for optimum in (0.3, 77.7, -1234.5):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blocklinear.kernels import one_class as kernels
 from blocklinear.objectives import one_class
-from blocklinear.objectives.one_class import ZERO, prove, quantile, relative_gap
+from blocklinear.objectives.one_class import ZERO, is_zero, prove, quantile, relative_gap
 
 NUMBERS = st.floats(allow_nan=False, width=64) | st.sampled_from([0.0, -0.0, 1.0, 1.0, 5e-324])
 
@@ -55,15 +55,17 @@ def proof(X, U, T, v, alpha, rho=None):
     f, seen, recomputed = np.empty(n), np.zeros(kernels.N_SEEN), np.zeros(d + 1)
     norm = float(np.sqrt(v @ v)) * (1 + 1e-12)
     kernels.certify_rows(
-        starts, starts + d, columns, values, sq_norm, U, alpha, v, norm, recomputed, f, seen
-    )
+        starts, starts + d, columns, values, sq_norm, U, alpha, v, norm, recomputed,
+        sizes := np.zeros(d + 1), f, seen,
+    )  # fmt: skip
     rho = quantile(f, U, T) if rho is None else rho
     sums = np.zeros(kernels.N_SUMS)
     kernels.add_losses(f, U, alpha, rho, sums)
     away = v - recomputed
     squares = float(v @ v), float(recomputed @ recomputed), float(away @ away)
     off = float(seen[kernels.MASS] - T + seen[kernels.MASS_LOW])
-    return prove(squares, T, off, rho, seen, sums, n, 0.0)
+    zero = is_zero(recomputed, T / U.sum() * sizes)
+    return prove(squares, T, off, rho, seen, sums, n, 0.0, zero)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -112,6 +114,13 @@ def test_what_the_gap_is_relative_to():
     assert relative_gap(0.0, -1e-14, 1e-14, 1.0) == pytest.approx(2e-5)
     assert relative_gap(0.0, 0.0, 0.0, 0.0) == 0.0
     assert relative_gap(0.0, 0.0, 1.0, 0.0) == math.inf
+
+
+def test_a_sum_is_zero_in_all_features_or_not_at_all():
+    sizes = np.array([1e7, 1.0, 0.0])
+    assert is_zero(np.array([1e7, 1.0, 0.0]) * 3e-5, sizes)
+    assert not is_zero(np.array([0.0, 1e-4, 0.0]), sizes)
+    assert is_zero(np.zeros(3), np.zeros(3))
 
 
 def test_w_of_zero_is_not_worse_than_a_value_above_zero():

@@ -12,7 +12,8 @@ from training.test_resume import broken_off
 
 from blocklinear.events import OuterIteration
 from blocklinear.solvers.crammer_singer import CrammerSinger
-from blocklinear.training import train
+from blocklinear.training import loop, train
+from blocklinear.training.memory_plan import plan_memory
 
 N_BLOCKS = 5
 
@@ -154,3 +155,17 @@ def test_patience_keeps_the_best(store):
     options = several_classes(4, 4).options(evaluate=source, patience=2, gap=1e-12, run="patient")
     model = train(store, options)
     assert "without a better score" in model.metadata["stopped"]
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_groups_converge_where_no_rows_are_kept(tmp_path, monkeypatch, group):
+    """Without an extrapolation after passes over them, the gap was 0.1 and more after 1,000."""
+    problem = several_classes(5, 3, cost=4.0, bias=10.0)
+    store = split_problem(tmp_path, problem, 4)
+
+    def plan(manifest, *args):
+        return replace(plan_memory(manifest, *args), working_set_entries=0)
+
+    monkeypatch.setattr(loop, "plan_memory", plan)
+    model = train(store, problem.options(gap=1e-4, group=group))
+    assert model.metadata["stopped"] == "converged"

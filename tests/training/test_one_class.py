@@ -321,3 +321,27 @@ def test_model_files_both_ways(tmp_path):
     lines = (tmp_path / "liblinear").read_text().splitlines()
     assert lines[:3] == ["solver_type ONECLASS_SVM", "nr_class 2", f"nr_feature {X.shape[1]}"]
     assert lines[3:6] == ["bias -1", f"rho {model.rho:.17g}", "w"]
+
+
+@pytest.mark.parametrize("size", [1e7, 1e3])
+def test_a_feature_of_large_values_hides_no_other_one(tmp_path, size):
+    """All rows are on one side of 0 in the second feature: w = 0 is not the optimum."""
+    rng = np.random.default_rng(0)
+    large = rng.normal(size=60).round(3) * size
+    X = np.column_stack([np.append(large, -large), 1.0 + np.abs(rng.normal(size=120)).round(3)])
+    heard = Heard()
+    model = train(store_of(tmp_path, X), how(nu=0.1, gap=1e-3, max_outer=60), heard)
+    assert model.metadata["stopped"] == "60 outer iterations"
+    assert model.metadata["certificate"]["gap"] > 1e-3
+    assert not any("w = 0" in warned.message for warned in heard.of(Warned))
+
+
+@pytest.mark.parametrize("gap", [1e-6, None])
+def test_where_the_optimum_is_zero_training_ends_and_says_so(tmp_path, gap):
+    X = rows(away=0.0) * np.array([1.0, 10.0] * 10)
+    X = np.vstack([X, -X])
+    heard = Heard()
+    options = how(nu=0.9, gap=gap, tolerance=None if gap else 1e-3)
+    model = train(store_of(tmp_path, X), options, heard)
+    assert model.metadata["stopped"] == "converged"
+    assert any("the optimum is w = 0" in warned.message for warned in heard.of(Warned))

@@ -204,6 +204,16 @@ def test_a_gap_that_falls_too_slowly_for_the_limit_is_told_in_time(rate, n_warni
         assert "it will take more than 1000 to 0.001; scale the data, lower C, " in message
 
 
+def test_a_gap_that_a_certificate_refuted_is_told_as_that_showed_it():
+    tell = Reports()
+    for _ in range(20):
+        tell(gap=1e-4, rise=1.0, slow=True)
+    seen = Estimate(9.0, 1.0, 1.0, 1, 1e-4, 1e-4, 1.0)
+    tell.stopping.learn(0.5, seen)
+    message = next(filter(None, (tell(gap=1e-4, rise=1.0, slow=True) for _ in range(40))))
+    assert "the gap is 0.5, and falls so slowly" in message
+
+
 def test_what_comes_slowly_at_first_may_come_in_time():
     assert not slowing([1.0] * 5 + [0.9**k for k in range(200)])
     assert not slowing([1.0] * 31)
