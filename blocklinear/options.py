@@ -530,6 +530,7 @@ class TrainOptions:
         _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
         whole = re.search(r"\.part\d+of\d+$", self.run) is None
         _check("run", self.run, whole, "no name of a part of a run, as NAME.part1of2")
+        _check("run", self.run, not self.run.endswith(".cv"), "no name that cv uses, as NAME.cv")
         one = not (self.warm_start and self.resume)
         rule = "used without --resume, which goes on with a warm start, too"
         _check("warm-start", self.warm_start, one, rule)

@@ -5,8 +5,9 @@ its place in a block can follow it (see `Manifest.moved`). Numbers are decoded a
 each stays the same to the last bit.
 """
 
+import contextlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -22,7 +23,7 @@ from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
 from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
-from blocklinear.store.files import atomic_write, opened, sync_directory
+from blocklinear.store.files import atomic_write, opened, remove_files, sync_directory
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
@@ -111,15 +112,14 @@ def compact(
                 new.append(merge(old.blocks_folder, together, m, first + len(new)))
                 done += len(together)
             sync_directory(old.blocks_folder)
-            if merged is not None:
-                _join_skipped(old, *merged)
-            return commit(
-                old,
-                batches=m.batches,
-                blocks=_replaced(m.blocks, wanted, new),
-                moved=_moved(m, wanted, new),
-                next_block=max(m.next_block, first + len(new)),
-            )
+            with contextlib.nullcontext() if merged is None else _skipped_joined(old, *merged):
+                return commit(
+                    old,
+                    batches=m.batches,
+                    blocks=_replaced(m.blocks, wanted, new),
+                    moved=_moved(m, wanted, new),
+                    next_block=max(m.next_block, first + len(new)),
+                )
 
 
 def _merge(given: object) -> tuple[str, list[str]]:
@@ -136,16 +136,25 @@ def _merge(given: object) -> tuple[str, list[str]]:
     )
 
 
-def _join_skipped(store: BlockStore, name: str, parts: Sequence[str]) -> None:
-    """Join the lists of refused lines of batches into that of the batch which they become."""
+@contextlib.contextmanager
+def _skipped_joined(store: BlockStore, name: str, parts: Sequence[str]) -> Iterator[None]:
+    """Join the lists of refused lines of batches into that of the batch which they become.
+
+    It is written before that is committed in the block, and counts after it.
+    """
     batches = [batch["name"] for batch in store.manifest.batches if batch["name"] in parts]
     lists = [store.folder / skipped_name(batch) for batch in batches]
-    lists = [path for path in lists if path.exists()]
-    if lists:
-        with atomic_write(store.folder / skipped_name(name)) as stream:
-            for path in lists:
-                with opened(path) as part:
-                    shutil.copyfileobj(part, stream)
+    lists, joined = [path for path in lists if path.exists()], store.folder / skipped_name(name)
+    if not lists:
+        yield
+        remove_files([joined])  # of a batch of that name that was removed
+        return
+    with atomic_write(joined) as stream:
+        for path in lists:
+            with opened(path) as part:
+                shutil.copyfileobj(part, stream)
+        stream.flush()
+        yield
 
 
 def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:

@@ -57,6 +57,12 @@ def to_sklearn(model: ModelParameters) -> Any:
     elif order[0] == 0:  # the second class is the positive one there
         coef, intercept = -coef, -intercept + 0.0
     classes = classes[order]
+    if model.is_logistic and len(classes) > 2 and not _are_classes(classes):
+        raise UsageError(
+            "the labels of the model are fractions, or integers of more than 64 bits, which are "
+            "no classes for scikit-learn's OneVsRestClassifier",
+            "train with other labels, or predict with blocklinear",
+        )
     if not model.is_logistic:
         l1, hinge = number == 5, number == 3
         made = svm.LinearSVC(
@@ -70,6 +76,13 @@ def to_sklearn(model: ModelParameters) -> Any:
     else:
         made = _one_against_the_rest(model, how, coef, intercept, classes)
     return _after_normalizing(made, model)
+
+
+def _are_classes(labels: Any) -> bool:
+    """Return whether scikit-learn takes labels, in an array, for classes."""
+    from sklearn.utils.multiclass import type_of_target
+
+    return type_of_target(labels) in ("binary", "multiclass")
 
 
 def _logistic(

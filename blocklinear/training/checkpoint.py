@@ -273,11 +273,14 @@ class Checkpoint:
         return remove_files(sorted(_files(self.folder, scratch) - needed))
 
 
-def discard(folder: Path) -> None:
-    """Delete the checkpoint in a run's folder, whatever its state, then its array files."""
+def discard(folder: Path) -> tuple[int, int]:
+    """Delete the checkpoint in a run's folder, whatever its state, then its array files.
+
+    Return how many files there were, and their bytes.
+    """
     with storage_errors(folder, "clean"):
-        (folder / NAME).unlink(missing_ok=True)
-        remove_files(sorted(_files(folder)))
+        first, others = remove_files([folder / NAME]), remove_files(sorted(_files(folder)))
+    return first[0] + others[0], first[1] + others[1]
 
 
 def folders_of(folder: Path) -> list[Path]:

@@ -10,10 +10,14 @@ from blocklinear.errors import DamagedError, MismatchError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.numerals import counted
 from blocklinear.store.changes import AnyStore, changing, delete_unused, drop_columns, forget
+from blocklinear.store.files import remove_if_empty
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.checkpoint import Checkpoint, discard, rounds_of
 from blocklinear.training.checkpoint_schema import check_blocks, check_facts
 from blocklinear.training.rounds.alpha import AlphaLeft
+
+Deleted = list[tuple[int, int]]
+"""How many files were deleted, and their bytes, one time after another."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +60,25 @@ def collect_garbage(store: AnyStore, listener: Listener = ignore) -> Collected:
     with changing(store) as old:
         # The disk may be full: whatever can be deleted goes before anything is written. That blocks
         # which the manifest calls removed are missing does no harm, should this end here.
-        files, n_bytes = delete_unused(old)
+        deleted = [delete_unused(old)]
         columns = None
         with contextlib.suppress(DamagedError):
             columns = ColumnManifest.load(old.folder, old.manifest)
         if columns is None:  # or they are of other rows
-            n_bytes += drop_columns(old.folder)
+            deleted.append((0, drop_columns(old.folder)))
         runs, followed, n_shortened = list(_runs(old.folder)), set[str](), 0
         for folder in runs:
-            with _readable(folder, old.manifest, followed, listener):
-                deleted = Checkpoint(folder).tidy()
-                files, n_bytes = files + deleted[0], n_bytes + deleted[1]
+            with _readable(folder, old.manifest, followed, listener, deleted):
+                deleted.append(Checkpoint(folder).tidy())
         for folder in runs:
-            with _readable(folder, old.manifest, followed, listener):
-                blocks, shortened = _shorten(folder, old.manifest)
+            with _readable(folder, old.manifest, followed, listener, deleted):
+                blocks, shortened = _shorten(folder, old.manifest, deleted)
                 followed |= blocks
                 n_shortened += shortened
         # only now: should this end before, the next call shortens the runs
         forget(old, followed)
-    return Collected(files, n_bytes, n_shortened)
+    files, sizes = zip(*deleted, strict=True)
+    return Collected(sum(files), sum(sizes), n_shortened)
 
 
 def _runs(folder: Path) -> Iterator[Path]:
@@ -86,7 +90,7 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _readable(
-    folder: Path, manifest: Manifest, followed: set[str], listener: Listener
+    folder: Path, manifest: Manifest, followed: set[str], listener: Listener, deleted: Deleted
 ) -> Iterator[None]:
     """Delete a run if its checkpoint cannot be read: it may hold rows that are to go.
 
@@ -99,13 +103,18 @@ def _readable(
             followed.update(manifest.moved)
             return
         listener(Warned(f"{error.what}, and rows of it may be to go: the run is deleted"))
-        discard(folder)
+        _delete(folder, deleted)
     except (DamagedError, KeyError, TypeError, ValueError):
         listener(Warned(f"{folder}: its checkpoint is damaged: it is deleted"))
-        discard(folder)
+        _delete(folder, deleted)
 
 
-def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
+def _delete(run: Path, deleted: Deleted) -> None:
+    deleted.append(discard(run))
+    remove_if_empty(run, run.parent)
+
+
+def _shorten(folder: Path, manifest: Manifest, deleted: Deleted) -> tuple[set[str], bool]:
     """Keep of a run the rows there are; return its blocks, and whether it lost any."""
     checkpoint = Checkpoint(folder)
     known = checkpoint.facts or {"blocks": []}
@@ -116,7 +125,7 @@ def _shorten(folder: Path, manifest: Manifest) -> tuple[set[str], bool]:
     if there.issuperset(named):
         return set(named), False
     if there.isdisjoint(named):
-        discard(folder)
+        _delete(folder, deleted)
         return set(), True
     alpha = None
     if rounds_of(known):

@@ -30,7 +30,7 @@ from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, knows_too
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.checkpoint import Checkpoint, folder_of_part, parts_of
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.memory_plan import plan_that_fits
 
@@ -97,7 +97,10 @@ def _resumed(store: BlockStore, options: TrainOptions) -> dict[str, Any] | None:
     """Return the facts of the run to go on from, if there is one by a method to choose from."""
     if not options.resume:
         return None
-    facts = Checkpoint(store.folder / "runs" / options.run).checked(check_facts)
+    folder = store.folder / "runs" / options.run
+    if (n_parts := parts_of(folder) or 1) > 1:
+        folder = folder_of_part(folder, 1, n_parts)
+    facts = Checkpoint(folder).checked(check_facts)
     return facts if facts is not None and facts["course"]["method"] in ("dual", "newton") else None
 
 

@@ -104,7 +104,10 @@ def test_batches_are_listed(cli, store, more):
 def test_compact(cli, refused, store, more):
     assert cli("add", store, more, "-q").status == 0
     assert cli("compact", store).out == "5 blocks became 2\n"
-    assert cli("compact", store, "--merge-batches", "all", "b1", "b2").out == "2 blocks became 1\n"
+    merged = cli("compact", store, "--merge-batches", "all", "b1", "b2").out
+    assert merged == "2 batches became all\n2 blocks became 1\n"
+    assert cli("compact", store, "--merge-batches", "one", "all").out == "1 batch became one\n"
+    assert cli("compact", store, "--merge-batches", "all", "one").out == "1 batch became all\n"
     unchanged = "no blocks to merge: the store has 1 block, as before\n"
     assert cli("compact", store, "--block-size", "1K").out == unchanged
     assert [batch["name"] for batch in info(cli, store)["batches"]] == ["all"]

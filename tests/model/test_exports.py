@@ -190,6 +190,9 @@ def test_what_cannot_be_expressed_is_refused(monkeypatch):
     with pytest.raises(UsageError, match="not integers of 64 bits"):
         odd.to_onnx()
     assert odd.to_sklearn().classes_.tolist() == [0.5, 1.0]
+    with pytest.raises(UsageError, match="fractions, or integers of more than 64 bits"):
+        model_of("L2R_LR", (0.5, 1.0, 2.0)).to_sklearn()
+    assert model_of("L2R_L2LOSS_SVC_DUAL", (0.5, 1.0, 2.0)).to_sklearn().classes_[0] == 0.5
     monkeypatch.setattr("blocklinear.model.exports._MOST_BYTES", 8)
     with pytest.raises(UsageError, match="more than a file of ONNX holds"):
         odd.to_onnx()

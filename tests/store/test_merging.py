@@ -102,6 +102,33 @@ def test_lists_of_refused_lines_are_joined(tmp_path):
     assert (store.folder / "skipped.txt").read_bytes() == b"".join(lists)
 
 
+def test_lists_are_joined_when_the_batches_are(tmp_path, monkeypatch):
+    """Not before: the same command, given again, would join them twice."""
+    store = make_store(tmp_path)
+    for day in ("monday", "tuesday"):
+        store = add_text(
+            store, random_text(20) + b"1 %s:1\n" % day.encode(), batch=day, on_error="skip"
+        )
+    before = tree(store.folder)
+    with monkeypatch.context() as failing:
+
+        def commit(*_, **__):
+            raise StorageError("manifest.json: no space left", "make room")
+
+        failing.setattr("blocklinear.ingest.compact.commit", commit)
+        refused(StorageError, 6, compact, store, merge_batches=("monday", ["monday", "tuesday"]))
+    assert tree(store.folder) == before
+
+
+def test_a_merged_batch_has_no_list_of_an_earlier_one_of_its_name(tmp_path):
+    store = make_store(tmp_path)
+    store = add_text(store, random_text(20) + b"1 x:1\n", batch="week", on_error="skip")
+    store = add_text(store, random_text(20), batch="monday")
+    remove(store, batches=["week"])
+    store = compact(store, merge_batches=("week", ["b1", "monday"]))
+    assert not (store.folder / "skipped-week.txt").exists()
+
+
 def test_a_damaged_block_is_not_merged(tmp_path):
     store = make_store(tmp_path)
     path = store.blocks_folder / "b00000001.blk"

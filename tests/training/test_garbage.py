@@ -16,7 +16,7 @@ from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 from blocklinear.training.checkpoint import FORMAT, Checkpoint, _checksum
-from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.garbage import Collected, collect_garbage
 
 TEXT = "".join(
     f"{1 if i % 3 else -1} {1 + i % 7}:{0.1 * (i % 11) - 0.4:.2f} {9 + i % 5}:{i % 4 - 1.5}\n"
@@ -96,8 +96,19 @@ def test_a_run_of_removed_rows_alone_is_gone(store):
     folder = run_of(store, "half")
     Checkpoint(folder).save({"blocks": half}, {"alpha": np.ones(half[0][1])})
     collect_garbage(store)
-    assert os.listdir(folder) == []
+    assert not folder.exists()
     assert Checkpoint(run_of(store)).facts["blocks"] == [[b.name, b.rows] for b in manifest.blocks]
+
+
+def test_files_of_a_run_that_goes_are_counted(store):
+    remove(store, blocks=[0])
+    name, rows = store.manifest.blocks[0].name, store.manifest.blocks[0].rows
+    folder = run_of(store, "half")
+    Checkpoint(folder).save({"blocks": [[name, rows]]}, {"alpha": np.ones(rows)})
+    gone = [*folder.iterdir(), store.folder / "blocks" / name]
+    collected = Collected(len(gone), sum(path.stat().st_size for path in gone), 1)
+    assert collect_garbage(store) == collected
+    assert not any(path.exists() for path in gone)
 
 
 def test_other_runs_stay_as_they_are(store):

@@ -14,7 +14,7 @@ from blocklinear.errors import (
     StorageError,
     UsageError,
 )
-from blocklinear.events import OuterIteration, WarmStarted, Warned, ignore
+from blocklinear.events import MethodChosen, OuterIteration, WarmStarted, Warned, ignore
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
@@ -250,9 +250,30 @@ def test_a_resume_in_parts_begins_those_that_were_not_begun(tmp_path, monkeypatc
     }
 
 
-def test_the_name_of_a_run_is_none_of_a_part():
-    with pytest.raises(UsageError, match="no name of a part of a run"):
-        TrainOptions(run="default.part1of2")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("default.part1of2", "no name of a part of a run"), ("default.cv", "no name that cv uses")],
+)
+def test_the_name_of_a_run_is_none_that_others_use(name, why):
+    with pytest.raises(UsageError, match=why):
+        TrainOptions(run=name)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_resume_in_parts_is_by_their_method(tmp_path, monkeypatch, warm):
+    """Neither by what memory there is now, nor by that of a run in one part before."""
+    problem = several_classes(6, 7, cost=100.0)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(method="dual", gap=1e-9, group=1, max_outer=4)
+    if warm:
+        train(store, problem.options(method="newton", gap=1e-3))
+    in_two = [slice(0, 3), slice(3, 6)]
+    monkeypatch.setattr("blocklinear.training.parts.split_to_fit", lambda *_, **__: in_two)
+    break_off(store, replace(options, warm_start=warm))
+    heard = Heard()
+    train(store, replace(options, method="auto", resume=True), heard)
+    (choice,) = heard.of(MethodChosen)
+    assert choice == MethodChosen("dual", "the run to go on from was trained by it")
 
 
 def test_parts_of_a_run_share_its_time_limit(tmp_path, monkeypatch):

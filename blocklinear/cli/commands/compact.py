@@ -50,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
     with Console(args.quiet, "compact") as console:
         store = compact(args.store, args.block_size, batches, console)
     now = len(store.manifest.blocks)
+    if names:
+        print(f"{counted(len(set(names[1:])), 'batch', 'batches')} became {names[0]}")
     if now < before:
         print(f"{before} blocks became {now}")
-    else:
+    elif not names:
         print(f"no blocks to merge: the store has {counted(now, 'block')}, as before")
     return 0
