@@ -244,8 +244,8 @@ class OneClassModel(WeightVectors):
     def proof(self, recompute: bool = True, memory: Floats | None = None) -> Proof:
         """Return a certificate to be, before any row was added.
 
-        Only an objective that is small beside those of rows can be 0; it takes another vector to
-        tell, for which there is room, as w has no average.
+        Only an objective that is small compared with what rows could add up to can be 0. To find
+        out takes another vector, for which there is room, as w has no average.
         """
         small = 0.5 * ZERO * self._length[0] ** 2 > abs(self.duals[0])
         return OneClassProof(self.W, memory, small or self._options.gap is None)
