@@ -63,25 +63,9 @@ def _support(old, y, classes):
     return n
 
 
-@kernel
-def _sort(x, n):
-    """Sort the first n numbers (Shell); Numba takes a second to compile the sort of an array."""
-    gap = 1
-    while 3 * gap + 1 < n // 4:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for j in range(gap, n):
-            moving, hole = x[j], j
-            while hole >= gap and x[hole - gap] > moving:
-                x[hole] = x[hole - gap]
-                hole -= gap
-            x[hole] = moving
-        gap //= 3
-
-
 @kernel(error_model="numpy")
-def _solve_row(A, C, y, n, high, D, a, top):
-    """Overwrite `a` with the solution of Fan, Eq. 19 by Algorithm 2.
+def _solve_row(A, C, y, n, high, D, a):
+    """Overwrite `a` with the solution of Fan, Eq. 19: what Algorithm 2 finds, without sorting.
 
     Everything is in units of alpha: with B_m = G_m - A a_m and any shift of all G_m alike,
 
@@ -90,30 +74,31 @@ def _solve_row(A, C, y, n, high, D, a, top):
     C_m = C for m = y, otherwise 0. The shift makes max G_m = 0. All D_m that matter are then at
     most C in size, so that sum_m a_m = 0 holds to the precision of C however small A is.
 
+    beta / A is the mean of the D_m above it, less C over their number. From a number below it that
+    mean rises to it, as those below the mean are left out again and again (Michelot 1986).
+
     Parameters
     ----------
     A, C, high : float        x_i' x_i > 0, C_i > 0, and max G_m
     y, n : int                place of the class of the row, number of classes
     D, a : float64[>= n]      G_m, overwritten; alpha_i^m, updated
-    top : float64[>= n]       scratch
     """
+    beta = -np.inf
     for m in range(n):
-        D[m] = (D[m] - high) / A - a[m]
-    D[y] += C
-    largest = D[0]
-    for m in range(1, n):
-        largest = max(largest, D[m])
-    n_top = 0
-    for m in range(n):
-        if D[m] > largest - C:  # any other is below beta / A, which is at least that
-            top[n_top] = D[m]
-            n_top += 1
-    _sort(top, n_top)
-    total, r = largest - C, 1
-    while r < n_top and total < r * top[n_top - 1 - r]:
-        total += top[n_top - 1 - r]
-        r += 1
-    beta = total / r
+        D[m] = (D[m] - high) / A - a[m] + (C if m == y else 0.0)
+        beta = max(beta, D[m])
+    beta -= C
+    size = n + 1
+    while True:
+        total, above = -C, 0
+        for m in range(n):
+            if D[m] > beta:
+                total += D[m]
+                above += 1
+        beta = total / above
+        if above >= size:
+            break
+        size = above
     for m in range(n):
         a[m] = min(0.0, beta - D[m])
     a[y] += C
@@ -215,7 +200,7 @@ def cs_epoch(
         if high - low <= SOLVED:
             continue
         A = max(sq_norm[i] + bias * bias, TINY)
-        _solve_row(A, C, y, n, high, G, a, step)
+        _solve_row(A, C, y, n, high, G, a)
         if factor > 1.0:
             _lengthen(C, y, n, old, factor, a)
         stats[GAIN] += _gain(A, C, y, n, G, old, a)
