@@ -205,20 +205,6 @@ def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
 
 
 @inline
-def hinge_rule(G, QD, U, old):
-    """Return the new alpha, the projected gradient and the pressure of the new one on a bound."""
-    PG, new = G, old
-    if old == 0.0:
-        PG = min(G, 0.0)
-    elif old == U:
-        PG = max(G, 0.0)
-    if PG != 0.0:  # an empty row under hinge loss: the dual is linear in its alpha
-        new = min(max(old - G / QD, 0.0), U) if QD > 0.0 else U
-    after = G + QD * (new - old)
-    return new, PG, after if new == 0.0 else (-after if new == U else 0.0)
-
-
-@inline
 def logistic_rule(margin, Q, C, old):
     """Return the new alpha and the gradient, by Newton steps on u, alpha / C or 1 - alpha / C.
 
@@ -253,9 +239,13 @@ def logistic_rule(margin, Q, C, old):
 
 
 @inline
-def regression_rule(G, QD, U, epsilon, old):
-    """Return what `hinge_rule` does; at 0 pressure is on the kink."""
-    Gp, Gn = G + epsilon, G - epsilon
+def quadratic_rule(Gp, Gn, QD, low, U, old):
+    """Return the new alpha, the projected gradient, and the pressure on a bound or on the kink.
+
+    What is minimised has the derivative `Gp` at `old` if that is above 0, `Gn` if it is below, and
+    a kink at 0, from `Gn` to `Gp`. Hinge losses have `low` = 0: their alpha may not fall below, as
+    if the kink began at -inf.
+    """
     PG, new = 0.0, old
     if old == 0.0:
         PG = Gp if Gp < 0.0 else max(Gn, 0.0)
@@ -273,7 +263,7 @@ def regression_rule(G, QD, U, epsilon, old):
             step = -Gp / QD
         elif Gn > QD * old:
             step = -Gn / QD
-        new = min(max(old + step, -U), U)
+        new = min(max(old + step, low), U)
     after = QD * (new - old)
     if new == 0.0:
         return new, PG, min(Gp + after, -Gn - after)
@@ -294,13 +284,14 @@ def update(kind, epsilon, t, C, Q, f, old):
     QD = Q + D
     if kind in (HINGE, SQUARED_HINGE):
         G = t * f - 1.0 + D * old
-        new, PG, pressure = hinge_rule(G, QD, U, old)
-        d = new - old
-        return new, PG, pressure, -(0.5 * QD * d + G) * d
-    G = f - t + D * old
-    new, PG, pressure = regression_rule(G, QD, U, epsilon, old)
+        new, PG, pressure = quadratic_rule(G, -np.inf, QD, 0.0, U, old)
+        kink = 0.0
+    else:
+        G = f - t + D * old
+        new, PG, pressure = quadratic_rule(G + epsilon, G - epsilon, QD, -U, U, old)
+        kink = epsilon * (abs(new) - abs(old))
     d = new - old
-    return new, PG, pressure, -(0.5 * QD * d + G) * d - epsilon * (abs(new) - abs(old))
+    return new, PG, pressure, -(0.5 * QD * d + G) * d - kink
 
 
 @inline
