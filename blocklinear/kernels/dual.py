@@ -111,7 +111,17 @@ def dcd_epoch(
             priority[i] = moved if free else -pressure * (stop - start)
 
 
-@kernel
+@inline
+def _add_dual_term(kind, epsilon, t, C, a, terms):
+    """Add what one alpha_i contributes, see `add_dual_terms`."""
+    if C != 0.0:
+        a = losses.feasible(kind, C, a)
+        terms[N_SUPPORT] += a != 0.0
+        terms[DUAL] += losses.dual_term(kind, epsilon, t, C, a)
+        terms[PLUS if a * losses.sign_of(kind, t) > 0.0 else MINUS] += abs(a)
+
+
+@kernel(error_model="numpy")
 def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
     """Add what the rows contribute to the dual value to `terms`, float64[N_TERMS].
 
@@ -119,13 +129,7 @@ def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
     s_i alpha_i that are positive, and of -s_i alpha_i of the others.
     """
     for i in range(alpha.shape[0]):
-        C, a = cost[i], alpha[i]
-        if C == 0.0:
-            continue
-        a = losses.feasible(kind, C, a)
-        terms[N_SUPPORT] += a != 0.0
-        terms[DUAL] += losses.dual_term(kind, epsilon, target[i], C, a)
-        terms[PLUS if a * losses.sign_of(kind, target[i]) > 0.0 else MINUS] += abs(a)
+        _add_dual_term(kind, epsilon, target[i], cost[i], alpha[i], terms)
 
 
 @kernel(error_model="numpy")
@@ -290,13 +294,8 @@ def add_many_dual_terms(
         losses.targets_and_costs(
             kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
         )
-        for j in range(alpha.shape[1]):
-            if C[j] == 0.0:
-                continue
-            a = losses.feasible(kind, C[j], alpha[i, j])
-            terms[j, N_SUPPORT] += a != 0.0
-            terms[j, DUAL] += losses.dual_term(kind, epsilon, t[j], C[j], a)
-            terms[j, PLUS if a * losses.sign_of(kind, t[j]) > 0.0 else MINUS] += abs(a)
+        for j in range(M):
+            _add_dual_term(kind, epsilon, t[j], C[j], alpha[i, j], terms[j])
 
 
 @kernel(error_model="numpy")
