@@ -155,7 +155,7 @@ def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
         nonlocal out
         most = rows.shape[0] * (rows.shape[1] * WIDTH + 1)
         out = out if len(out) >= most else np.empty(most, np.uint8)
-        length = write_rows(rows.copy().view(np.uint64), out)
+        length = write_rows(rows.copy(), out)
         return _text_of(rows) if length < 0 else out[:length].data
 
     return text_of
