@@ -69,12 +69,8 @@ class Checkpoint:
     facts : dict or None      those given to the last `save`, None if there is no checkpoint
     checksum : str            of all that it says, as it was read; "" if there was none
 
-    Raises
-    ------
-    DamagedError
-        If there is one and it is not what was written.
-    MismatchError
-        If a newer version wrote it.
+    DamagedError is raised if there is one and it is not what was written, MismatchError if a newer
+    version wrote it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -129,10 +125,7 @@ class Checkpoint:
     def save(self, facts: dict[str, Any], arrays: Mapping[str, Array | Parts]) -> None:
         """Replace the checkpoint; `facts` are JSON, and arrays are in C order.
 
-        Raises
-        ------
-        StorageError
-            If it cannot be written; the one before is intact then.
+        The one before is intact if StorageError is raised, as this one cannot be written.
         """
         generation, files = 1 - self._generation, {}
         try:
@@ -223,14 +216,8 @@ class Checkpoint:
     def mapped(self, name: str, dtype: np.dtype[Any] | None = None) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.
 
-        Where no type is given it is that of `LINES`, or else float64.
-
-        Raises
-        ------
-        DamagedError
-            If a file is missing, of another length, or its checksum is wrong.
-        StorageError
-            If it cannot be read.
+        Where no type is given it is that of `LINES`, or else float64. DamagedError is raised if a
+        file is missing, of another length, or its checksum is wrong.
         """
         if dtype is None:
             dtype = np.dtype(LINES.get(name.partition("-")[0], np.float64))
@@ -326,13 +313,7 @@ def parts_of(folder: Path) -> int | None:
 
 
 def folders_before(folder: Path) -> list[Path]:
-    """Return the folders with a checkpoint of a run from which one in other parts may start.
-
-    Parameters
-    ----------
-    folder : Path
-        Of that run, or of one of its parts.
-    """
+    """Return where the run in a folder, or whose part is there, has checkpoints of other parts."""
     run, n_parts = _run_and_parts(folder)
     others = (own for own in folders_of(run) if _run_and_parts(own)[1] != n_parts)
     return [own for own in others if (own / NAME).exists()]
@@ -341,14 +322,8 @@ def folders_before(folder: Path) -> list[Path]:
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
     """Refuse to start a run anew where one of its name was broken off: `resuming` goes on with it.
 
-    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of.
-
-    Raises
-    ------
-    MismatchError
-        If a checkpoint is there of a run that has not come to its end, or that a newer version
-        saved.
-    StorageError
+    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of. MismatchError is
+    raised if one is there of a run that has not come to its end, or that a newer version saved.
     """
     for own in folders_of(folder):
         try:

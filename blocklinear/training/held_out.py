@@ -26,29 +26,20 @@ Floats = NDArray[np.float64]
 class HeldOut:
     """Rows of a LIBSVM file, or of tables, kept in memory.
 
+    InputError is raised if the text is malformed or has no rows, or a table does not fit the
+    recipe; MemoryBudgetError if they do not fit.
+
     Parameters
     ----------
-    path : str
-        Of a store of tables a file of a table, a folder of them, or a pattern.
-    store : BlockStore
-        That is trained on: its recipe, or index base and hashing, its normalisation and features
-        apply.
-    options : TrainOptions
-        Its memory budget, less `room_bytes`, bounds what reading takes.
-    room_bytes : int
-        Memory the rows may take.
+    path : str                for a store of tables: a table, a folder of them, or a pattern
+    store : BlockStore        trained on: its recipe, or index base and hashing, its normalisation
+                              and features apply
+    options : TrainOptions    whose memory budget, less `room_bytes`, bounds what reading takes
+    room_bytes : int          memory the rows may take
 
     Attributes
     ----------
     bytes : int               that they take
-
-    Raises
-    ------
-    InputError
-        If the text is malformed or has no rows; or a table does not fit the recipe.
-    MemoryBudgetError
-        If they do not fit.
-    StorageError
     """
 
     def __init__(

@@ -152,16 +152,12 @@ def optimise(
 
     Parameters
     ----------
-    folder : Path
-        Where the run keeps its files.
-    kept : int
-        Weight vectors that the caller keeps meanwhile.
-    spent_s : float
-        Of the time limit, on models that were trained before.
-    conclude : callable
-        Called at the end, to pass over the data.
-    whole : GroupLoader or None
-        Of all blocks, which it may have in memory: used where there is room, and else emptied.
+    folder : Path             where the run keeps its files
+    kept : int                weight vectors that the caller keeps meanwhile
+    spent_s : float           of the time limit, on models that were trained before
+    conclude : callable       called at the end, to pass over the data
+    whole : GroupLoader or None         of all blocks, which it may have in memory: used where there
+                              is room, and else emptied
     """
     manifest = store.manifest
     make_folder(folder, store.folder)
@@ -282,12 +278,7 @@ def resumed(
 def converge(run: Run) -> Outcome:
     """Go on with a run until it has converged, or must end; return what came of it.
 
-    Raises
-    ------
-    Abandoned
-        If a stop was asked for.
-    InputError
-        If numbers overflowed.
+    Abandoned is raised if a stop was asked for, InputError if numbers overflowed.
     """
     stopping = run.stopping
     while True:

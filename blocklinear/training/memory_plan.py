@@ -82,18 +82,12 @@ def plan_memory(
     A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`;
     one block for L1 regularisation, which keeps columns instead.
 
-    Parameters
-    ----------
-    width, kept : int
-        Weight vectors that are trained, and others that are kept as well.
-    besides : int
-        Bytes that reading a store on a URL takes. They are taken from what would keep decoded
-        blocks, if that is enough: then training goes as on a store of this machine.
+    There is room for weight vectors that are trained, their `width`, for others that are `kept`,
+    and for bytes `besides`, which reading a store on a URL takes. These are taken from what would
+    keep decoded blocks, if that is enough: then training goes as on a store of this machine.
 
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold what is needed; says the arithmetic and what would do.
+    If the budget does not hold what is needed, MemoryBudgetError says the arithmetic and what
+    would do.
     """
     needs = _Needs(manifest, options, width, kept, besides)
     plan = plan_that_fits(manifest, options, width, kept) if besides else None
@@ -309,10 +303,7 @@ class _Needs:
     def spare(self, group: int) -> int:
         """Return what the budget leaves, with groups of so many blocks.
 
-        Raises
-        ------
-        MemoryBudgetError
-            If it does not hold them, or what models are made from.
+        MemoryBudgetError is raised if it does not hold them, or what models are made from.
         """
         manifest, n_blocks = self._manifest, len(self._manifest.blocks)
         budget, blocks = self._options.memory_bytes, self.group(max(group, 1))

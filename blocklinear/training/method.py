@@ -40,17 +40,8 @@ def choose_method(
 ) -> tuple[TrainOptions, MethodChosen]:
     """Return options that leave the method to the data with one, and why it is that.
 
-    Of several costs the largest decides, which takes longest.
-
-    Parameters
-    ----------
-    distributed : bool
-        Whether a cluster trains, which has coordinate descent only.
-
-    Raises
-    ------
-    DamagedError, StorageError
-        If a block, or the checkpoint to go on from, cannot be read.
+    Of several costs the largest decides, which takes longest. A cluster, where the work is
+    `distributed`, has coordinate descent only.
     """
     choice = MethodChosen("dual", "a cluster trains by it")
     if not distributed:

@@ -48,17 +48,9 @@ def split_to_fit(
 ) -> list[slice]:
     """Divide units of models into as few equal parts as fit the memory budget; warn of several.
 
-    Parameters
-    ----------
-    unit : int
-        Models that must be trained together.
-    kept : int
-        Weight vectors kept with those that are trained, where there is more than one part.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget does not hold a single unit.
+    A unit has as many models, which must be trained together. Where there is more than one part, so
+    many weight vectors are `kept` besides those that are trained. MemoryBudgetError is raised if
+    the budget does not hold a single unit.
     """
     size = size_that_fits(store.manifest, options, n_units, unit, kept, store.fetching_bytes)
     parts = _divided(n_units, size)
@@ -70,16 +62,7 @@ def split_to_fit(
 
 
 def discard_others(folder: Path, own: Sequence[Path], within: Path) -> None:
-    """Delete what a run left in other folders than these, and such folders themselves.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the run.
-    own : sequence of Path
-    within : Path
-        The folder of the store.
-    """
+    """Delete the folders of a run, in that of its store, `within`, but for its `own` now."""
     for other in set(folders_of(folder)).difference(own):
         discard(other)
         remove_if_empty(other, within)
@@ -90,12 +73,8 @@ def _parts(
 ) -> list[slice]:
     """Return the parts of n models: those that a run to resume has, or those that fit.
 
-    Raises
-    ------
-    AnotherRun
-        If the run to resume has parts of other models, or held-out rows are to be scored by all of
-        its models together.
-    MemoryBudgetError
+    AnotherRun is raised if the run to resume has parts of other models, or held-out rows are to be
+    scored by all of its models together.
     """
     n_parts = parts_of(folder) if options.resume else None
     if n_parts == 1 or (n_parts is None and options.evaluate is not None):
@@ -155,12 +134,7 @@ def train_in_parts(
 ) -> tuple[Outcome, list[Path]]:
     """Train a task, in parts if it has to be; return also the folders where these keep files.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the run; parts have folders next to it.
-    optimise : callable
-        Trains some of the models; raises AnotherRun.
+    The run has one, and parts have others next to it. `optimise` trains some of the models.
     """
     folders, parts = [folder], []
     if isinstance(task, Models) and task.separable:

@@ -245,14 +245,8 @@ def find_previous(
 ) -> Previous | None:
     """Return what a run can start from; warn and return None if there is nothing that fits.
 
+    It has a folder, or a part of it has; its models may have been trained in other parts `before`.
     A checkpoint that cannot be read is deleted.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the run, or of a part of it.
-    before : sequence of Path
-        Where its models are if they were trained in other parts.
     """
     found, why = _read_previous(folder, options)
     for other in before if why == _NOTHING else ():

@@ -220,12 +220,8 @@ class Run(ABC):
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved.
 
-        Raises
-        ------
-        DamagedError
-            If it is not one of this method, or what was saved is not there.
-        MismatchError
-            If models were finished with a larger gap than is asked for now.
+        DamagedError is raised if it is not one of this method, or what was saved is not there;
+        MismatchError if models were finished with a larger gap than is asked for now.
         """
         if self.options.patience and facts["best"]:
             self._best_at, self._best_score = facts["best"]

@@ -46,11 +46,7 @@ CANCELLED = 1e-8
 def start_warm(run: GroupRun, previous: Previous, store: BlockStore) -> None:
     """Give a run on a store, before its first outer iteration, what an earlier one left.
 
-    Raises
-    ------
-    Abandoned
-        If a stop was asked for; what the earlier run left is intact then.
-    DamagedError, StorageError
+    That is intact if Abandoned is raised, as a stop was asked for.
     """
     how, read = "kept", list[BlockRecord]()
     if not (run.solver.starts_from_w and previous.has_w):

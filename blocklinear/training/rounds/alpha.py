@@ -87,12 +87,7 @@ class RoundAlpha:
     def of_blocks(self, blocks: Sequence[int], steps: Floats) -> list[Floats]:
         """Return alpha of blocks after `steps` along its change, float64[rows, n_models] each.
 
-        Raises
-        ------
-        DamagedError
-            If a file is not what was written.
-        StorageError
-            If one cannot be read, or does not show up.
+        DamagedError is raised if a file is not what was written, StorageError if it cannot be read.
         """
         found: dict[int, Floats] = {}
         for part, of_part in enumerate(self.parts):
@@ -141,12 +136,7 @@ def stepped(before: Floats, after: Floats, steps: Floats) -> Floats:
 class AlphaLeft:
     """Alpha of all models of a run, read block by block; the block read last is kept.
 
-    Raises
-    ------
-    DamagedError, StorageError
-        If the steps that were taken last are not what was written, or cannot be read.
-    LookupError, ValueError
-        If the checkpoint is not of a run on a cluster.
+    LookupError or ValueError is raised if the checkpoint is not of a run on a cluster.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
