@@ -19,15 +19,7 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import ALL_SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.costs import (
-    PASS,
-    descent_work,
-    enough_products,
-    knows_too_few,
-    loading_work,
-    newton_passes,
-    newton_work,
-)
+from blocklinear.solvers.newton import costs
 from blocklinear.solvers.protocol import (
     Abandoned,
     Estimate,
@@ -274,12 +266,12 @@ class Run(ABC):
     def _overhead(self) -> float:
         """What a pass takes besides work on rows, in entries: to load them, unless they stay."""
         resident = self.memory.group >= len(self.manifest.blocks)
-        return PASS + (0.0 if resident else loading_work(self.manifest))
+        return costs.PASS + (0.0 if resident else costs.loading_work(self.manifest))
 
     def took(self, report: OuterIteration) -> float:
         """Return what an outer iteration took, in entries worked on: of several models by each."""
         steps = report.steps / max(report.n_models, 1)
-        return descent_work(self.options.solver, report.entries, steps) + self._overhead
+        return costs.descent_work(self.options.solver, report.entries, steps) + self._overhead
 
     def successor_takes(self, report: OuterIteration) -> float:
         """Return how many outer iterations like the last one a successor of the solver takes.
@@ -292,17 +284,17 @@ class Run(ABC):
         """
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
         smooth, known = ALL_SOLVERS[solver].smooth, self.may_go_over and self.memory.hessian
-        early = smooth or enough_products(self.manifest, True) <= left
+        early = smooth or costs.enough_products(self.manifest, True) <= left
         if not (known and early) or self._knows_too_few(report):
             return math.inf
-        passes, several = newton_passes(solver), bool(self.solver.costs)
-        work = newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
+        passes, several = costs.newton_passes(solver), bool(self.solver.costs)
+        work = costs.newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
         found = (work + passes * self._overhead) / self.took(report)
         return min(found, FORESIGHT - 1) if several and smooth else found
 
     def _knows_too_few(self, report: OuterIteration) -> bool:
         n_sv = report.n_sv / max(report.n_models, 1)
-        return knows_too_few(self.options.solver, self.manifest, n_sv)
+        return costs.knows_too_few(self.options.solver, self.manifest, n_sv)
 
     def successor_may_help(self, report: OuterIteration) -> bool:
         """Return whether a successor of the solver may converge where the limit would come first.
@@ -325,7 +317,7 @@ class Run(ABC):
         self.listener(GoesOver(message))
 
     def _succeed(self, outer: int) -> None:
-        successor = self.solver.successor(enough_products(self.manifest, self.memory.hessian))
+        successor = self.solver.successor(costs.enough_products(self.manifest, self.memory.hessian))
         if successor is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.descended = successor, outer

@@ -20,8 +20,9 @@ from blocklinear import TrainOptions, train, train_grid
 from blocklinear.errors import UsageError
 from blocklinear.events import GoesOver, OuterIteration, SlowlyConverging, WarmStarted
 from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.solvers.newton import costs
 from blocklinear.solvers.weight_vectors import WeightVectors
-from blocklinear.training import loop, run
+from blocklinear.training import loop
 from blocklinear.training.stopping import ONE_TARGET
 from solvers.test_newton import check_resumed
 
@@ -76,7 +77,7 @@ def test_every_certificate_on_the_way_is_true(tmp_path, solver, seed):
 
 @pytest.mark.parametrize("solver", NEWTON)
 def test_products_alone_find_it_too(tmp_path, solver, monkeypatch):
-    for module in (loop, run):
+    for module in (loop, costs):
         monkeypatch.setattr(module, "enough_products", lambda manifest, hessian: math.inf)
     problem = free_problem(solver, 5)
     model = train(split_problem(tmp_path, problem, 2), problem.options(**free(solver)))

@@ -14,7 +14,7 @@ from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import BlockStep, GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.solvers.newton import costs
-from blocklinear.training import loop, run
+from blocklinear.training import loop
 from blocklinear.training.stopping import Stopping
 
 DATA = Path(__file__).parents[1] / "data"
@@ -27,7 +27,7 @@ each_solver = pytest.mark.parametrize("solver", DUAL)
 @pytest.fixture
 def no_hessian(monkeypatch):
     """Let conjugate gradients do all of it, as where there is no memory for the Hessian."""
-    for module in (loop, run):
+    for module in (loop, costs):
         monkeypatch.setattr(module, "enough_products", lambda manifest, hessian: math.inf)
 
 

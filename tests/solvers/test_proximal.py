@@ -13,7 +13,8 @@ from blocklinear import TrainOptions, train, train_grid
 from blocklinear.errors import InputError, UsageError
 from blocklinear.events import GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.training import loop, run
+from blocklinear.solvers.newton import costs
+from blocklinear.training import loop
 from solvers.test_newton import check_resumed, classes
 
 NEWTON = {"method": "newton", "gap": 1e-9}
@@ -23,7 +24,7 @@ each_solver = pytest.mark.parametrize("solver", [3, 13])
 @pytest.fixture
 def no_hessian(monkeypatch):
     """Let conjugate gradients do all of it, as where there is no memory for the Hessian."""
-    for module in (loop, run):
+    for module in (loop, costs):
         monkeypatch.setattr(module, "enough_products", lambda manifest, hessian: math.inf)
 
 
