@@ -381,17 +381,6 @@ def move_alpha(kind, target, cost, step, state, moved):
 
 
 @kernel(error_model="numpy")
-def dual_value(kind, target, cost, step, scale):
-    """Return sum_i g_i at `scale` times s_i alpha_i."""
-    total = 0.0
-    for i in range(target.shape[0]):
-        if cost[i] != 0.0:
-            a = losses.feasible(kind, cost[i], target[i] * step[i] * scale)
-            total += losses.dual_term(kind, 0.0, target[i], cost[i], a)
-    return total
-
-
-@kernel(error_model="numpy")
 def certify_rows(
     kind, target, cost, decision, step, scale, size, length, norm, sums
 ):  # fmt: skip

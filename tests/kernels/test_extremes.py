@@ -254,7 +254,6 @@ def l1_columns(r):
             l1.move_along(state, path, 0.5, 0.5)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.total_loss(*rows, f, 0.5, state)
-        l1.dual_value(*rows, moved, 1.0)
         assert np.isfinite(moved).all()
         seen = np.zeros(losses.N_SUMS)
         l1.certify_rows(*rows, f, step, 0.5, size, length, 0.0, seen)
@@ -418,7 +417,6 @@ TRIED = {
             "products_along",
             "move_along",
             "move_alpha",
-            "dual_value",
             "certify_rows",
             "certify_weights",
         ],

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.kernels import dual
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.sums import dot
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
@@ -330,4 +331,8 @@ class Descent:
         return max(float((np.abs(v) * (self._penalty > 0.0)).max(initial=0.0)), 1.0)
 
     def _dual(self, step: Floats, top: float) -> float:
-        return float(kernels.dual_value(*self._rows.loss, step, 1.0 / top))
+        (kind, target, cost), terms = self._rows.loss, np.zeros(dual.N_TERMS)
+        alpha = target * step
+        alpha *= 1.0 / top
+        dual.add_dual_terms(target, cost, kind, 0.0, alpha, terms)
+        return float(terms[dual.DUAL])
