@@ -53,25 +53,14 @@ steps is at most one part in so many of what is left."""
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """How the budget is used.
+    """How the budget is used."""
 
-    Attributes
-    ----------
-    group : int               blocks in a group
-    pin_bytes : int           for decoded blocks that stay in memory
-    spare_bytes : int         for held-out rows
-    newton : bool             whether there is room for Newton steps, where descent may need them
-    hessian : bool            whether there is room for the Hessian of each model
-    working_set_entries : int      of rows that are copied, the sample's included; for L1
-                              regularisation of columns
-    """
-
-    group: int
-    pin_bytes: int
-    spare_bytes: int
-    newton: bool
-    hessian: bool
-    working_set_entries: int
+    group: int  # blocks in a group
+    pin_bytes: int  # for decoded blocks that stay in memory
+    spare_bytes: int  # for held-out rows
+    newton: bool  # whether there is room for Newton steps, where descent may need them
+    hessian: bool  # whether there is room for the Hessian of each model
+    working_set_entries: int  # of rows that are copied, the sample's too; of columns if L1
 
 
 def plan_memory(

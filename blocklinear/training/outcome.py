@@ -34,23 +34,16 @@ MOST_BATCHES = 20
 class Outcome:
     """What a run ended with.
 
-    Attributes
-    ----------
-    weights : float64[n_features + 1, M]    by the numbers of the store, or of the input: see
-                              `store.features.to_input`
-    certificates : list of Certificate  of each problem
-    outer : int               outer iterations
-    newton : int              of these, how many went on by Newton's method after coordinate descent
-    stopped : str             "converged", or why it ended
-    cluster : dict or None    workers, parts and rounds, where it was trained on several machines
+    Weights, float64[n_features + 1, M], are by the numbers of features in the store, or by those of
+    the input: see `store.features.to_input`.
     """
 
     weights: NDArray[np.float64]
-    certificates: list[Certificate]
-    outer: int
-    newton: int
-    stopped: str
-    cluster: dict[str, int] | None = None
+    certificates: list[Certificate]  # of each problem
+    outer: int  # outer iterations
+    newton: int  # of these, how many went on by Newton's method after coordinate descent
+    stopped: str  # "converged", or why it ended
+    cluster: dict[str, int] | None = None  # workers, parts and rounds, on several machines
 
     @property
     def certificate(self) -> Certificate:

@@ -27,22 +27,13 @@ _NOTHING = "has no checkpoint"
 
 @dataclass(frozen=True)
 class Column:
-    """One weight vector of an earlier run.
+    """One weight vector of an earlier run."""
 
-    Attributes
-    ----------
-    alpha : callable          returns the alpha of some rows of one of its blocks, float64[n]
-    w : float64[d_old + 1] or None      None where it went
-    is_sum : bool             whether `w` is there, and the sum of s_i alpha_i x_i
-    costs : (float, float)    C that rows of weight 1 had: of the class that was +1, and of others
-    sign : float              -1 where `w` belongs to the other one of two classes
-    """
-
-    alpha: AlphaOf
-    w: Floats | None
-    is_sum: bool
-    costs: tuple[float, float]
-    sign: float = 1.0
+    alpha: AlphaOf  # returns that of some rows of one of its blocks, float64[n]
+    w: Floats | None  # float64[d_old + 1]; None where it went
+    is_sum: bool  # whether `w` is there, and the sum of s_i alpha_i x_i
+    costs: tuple[float, float]  # C of rows of weight 1: of the class that was +1, and of others
+    sign: float = 1.0  # -1 where `w` belongs to the other one of two classes
 
     @property
     def opposite(self) -> "Column":
@@ -52,20 +43,12 @@ class Column:
 
 @dataclass(frozen=True)
 class RowRange:
-    """Rows that stood together in an earlier run, and where they are now.
+    """Rows that stood together in an earlier run, and where they are now."""
 
-    Attributes
-    ----------
-    old : slice               their lines in what the run left
-    block : int or None       the block they are in now, its position in the manifest
-    record : BlockRecord or None        the removed block that they are in, if that is known
-    first : int               position of the first of them in that block
-    """
-
-    old: slice
-    block: int | None
-    record: BlockRecord | None
-    first: int
+    old: slice  # their lines in what the run left
+    block: int | None  # the block they are in now, its position in the manifest
+    record: BlockRecord | None  # the removed block that they are in, if that is known
+    first: int  # position of the first of them in either block
 
     @property
     def n_rows(self) -> int:

@@ -32,20 +32,12 @@ _LEARNED = (
 
 @dataclass(frozen=True)
 class Ending:
-    """Why training ends unconverged, for people.
+    """Why training ends unconverged, for people."""
 
-    Attributes
-    ----------
-    why : str                 after what
-    limit : bool              whether the limit on outer iterations is the reason
-    advice : str              what to do about it, or nothing
-    patience : bool           whether it was asked to end so, with the model that scored best
-    """
-
-    why: str
-    limit: bool = False
-    advice: str = ""
-    patience: bool = False
+    why: str  # after what
+    limit: bool = False  # whether the limit on outer iterations is the reason
+    advice: str = ""  # what to do about it, or nothing
+    patience: bool = False  # whether it was asked to end so, with the model that scored best
 
     def message(self, gap: float) -> str:
         """Return a warning about a model with this certified gap."""

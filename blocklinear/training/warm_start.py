@@ -91,17 +91,11 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
 
 @dataclass(frozen=True)
 class WarmPart(Start):
-    """Weight vectors that start together.
+    """Weight vectors that start together."""
 
-    Attributes
-    ----------
-    columns : list of (int, Column)     those that start from something, by number, and from what
-    bias, same_bias : float, bool       value of the bias feature, and whether it had that before
-    """
-
-    columns: list[tuple[int, Column]]
-    bias: float
-    same_bias: bool
+    columns: list[tuple[int, Column]]  # those that start from something, by number, and from what
+    bias: float  # value of the bias feature
+    same_bias: bool  # whether it had that before
 
     def take_w(self) -> None:
         """Take over weights; those of features that are new are 0."""

@@ -51,21 +51,15 @@ def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[B
 class RoundAlpha:
     """Alpha before and after a round, in a file of each part.
 
-    Attributes
-    ----------
-    folder : Path             of the run
-    number : int              of the files: that of the round, after all numbers that an earlier run
-                              left if this one started from its alpha
-    parts : sequence of tuples of int   the blocks of each part
-    rows : sequence of int    of each block
-    models : sequence of int            that are trained, in the order of columns
+    Files have the number of the round, plus what is above all numbers that an earlier run left if
+    this one started from its alpha.
     """
 
-    folder: Path
-    number: int
-    parts: Sequence[Blocks]
-    rows: Sequence[int]
-    models: Sequence[int]
+    folder: Path  # of the run
+    number: int  # of the files
+    parts: Sequence[Blocks]  # the blocks of each
+    rows: Sequence[int]  # of each block
+    models: Sequence[int]  # those trained, in the order of columns
 
     def _path(self, part: int) -> Path:
         return self.folder / f"alpha.{self.number}.{part}"
