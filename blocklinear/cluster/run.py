@@ -25,7 +25,6 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import folders_before
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.loop import begin_anew, converge, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
@@ -159,9 +158,7 @@ class Cluster:
             planned = dataclasses.replace(options, group=facts["group"])
             options = dataclasses.replace(options, group=facts["course"]["group"])
         plan = plan_worker(manifest, planned, task, n_parts)
-        previous = None
-        if options.warm_start:
-            previous = find_previous(folder, options, listener, folders_before(folder))
+        previous = find_previous(folder, options, listener)
         if facts is not None:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
         held_out: HeldOut | None = None

@@ -35,13 +35,7 @@ from blocklinear.store.files import make_folder, remove_files
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import (
-    SCRATCH,
-    Checkpoint,
-    check_finished,
-    discard,
-    folders_before,
-)
+from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
@@ -162,9 +156,7 @@ def optimise(
     manifest = store.manifest
     make_folder(folder, store.folder)
     facts = resumed(folder, manifest, options, listener)
-    previous = None
-    if options.warm_start:
-        previous = find_previous(folder, options, listener, folders_before(folder))
+    previous = find_previous(folder, options, listener)
     sizes = n_columns(len(task)), kept, store.fetching_bytes
     if facts is None:
         memory = plan_memory(manifest, options, *sizes)

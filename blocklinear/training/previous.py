@@ -16,7 +16,7 @@ from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, NO_FOLD
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
-from blocklinear.training.checkpoint import Checkpoint, discard, rounds_of
+from blocklinear.training.checkpoint import Checkpoint, discard, folders_before, rounds_of
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.rounds.alpha import AlphaLeft
 
@@ -223,16 +223,16 @@ def _nearest(costs: Sequence[float], cost: float) -> int:
     return min(range(len(costs)), key=lambda k: abs(math.log(costs[k]) - math.log(cost)))
 
 
-def find_previous(
-    folder: Path, options: TrainOptions, listener: Listener, before: Sequence[Path] = ()
-) -> Previous | None:
-    """Return what a run can start from; warn and return None if there is nothing that fits.
+def find_previous(folder: Path, options: TrainOptions, listener: Listener) -> Previous | None:
+    """Return what a warm start has to start from; warn if there is nothing that fits.
 
-    It has a folder, or a part of it has; its models may have been trained in other parts `before`.
-    A checkpoint that cannot be read is deleted.
+    That is in the folder of the run, or of a part of it; or where its models were trained in other
+    parts. A checkpoint that cannot be read is deleted.
     """
+    if not options.warm_start:
+        return None
     found, why = _read_previous(folder, options)
-    for other in before if why == _NOTHING else ():
+    for other in folders_before(folder) if why == _NOTHING else ():
         more, why_not = _read_previous(other, options)
         if found is None:
             found, why = more, why_not
