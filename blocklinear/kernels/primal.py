@@ -206,18 +206,6 @@ def _row_products(H, i, j):
     return total
 
 
-@kernel
-def curvature_along(H, x):
-    """Return x' H x, float64[n], of a symmetric matrix whose lower triangle is read."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        above = 0.5 * H[i, i] * x[i]
-        for k in range(i):
-            above += H[i, k] * x[k]
-        total += 2.0 * above * x[i]
-    return total
-
-
 @kernel(error_model="numpy")
 def solve(H, x):
     """Solve H y = x by Cholesky's factor; the same bits whatever the number of threads.

@@ -170,7 +170,6 @@ def newton(r):
                 np.zeros(r.n if proximal else 0), width, alpha, pull, diagonal, hessian,
                 np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES), np.zeros(primal.N_VALUES),
             )  # fmt: skip
-        primal.curvature_along(hessian, np.ones(len(hessian)))
         primal.solve(hessian + np.eye(len(hessian)), np.ones(len(hessian)))
         assert np.isfinite(alpha).all()
         assert np.isfinite(pull).all()
@@ -430,7 +429,7 @@ TRIED = {
     ),
     "orders": (random_orders, ["key_state", "permutation", "schedule", "uniform", "draws"]),
     "pegasos": (pegasos_epochs, ["pegasos_epoch"]),
-    "primal": (newton, ["curvature_along", "newton_rows", "solve"]),
+    "primal": (newton, ["newton_rows", "solve"]),
     "many primal": (newton_many, ["newton_many"]),
     "routing": (route, ["hash_rows", "scatter"]),
     "scaling": (normalize_rows, ["normalize_rows", "row_norms", "divide"]),

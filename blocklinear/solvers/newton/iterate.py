@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels.losses import OF_MINUS, OF_PLUS
-from blocklinear.kernels.primal import curvature_along, solve
+from blocklinear.kernels.primal import solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
 from blocklinear.solvers.certified import Iterate
@@ -299,3 +299,9 @@ class NewtonIterate(Iterate):
         self.evaluates, self._length = True, length
         np.multiply(self._direction, length, out=self.trial)
         self.trial += self.origin
+
+
+def curvature_along(H: Floats, x: Floats) -> float:
+    """Return x' H x of a symmetric matrix whose lower triangle is read."""
+    rows = enumerate(H)
+    return float(sum(x[i] * (2.0 * dot(row[:i], x[:i]) + row[i] * x[i]) for i, row in rows))
