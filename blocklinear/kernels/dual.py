@@ -54,14 +54,14 @@ def dcd_epoch(
     preference : float32[n_rows]        empty for PERMUTE
     adapt : float64[N_ADAPT]  threshold of SHRINK; fading mean of the gain for AVSF, where 0 means
                               that there is none yet to compare with
-    ranges : uint16[n_rows]   of these rows, updated: `ONE_MODEL` if they are to stay in memory,
-                              where alpha_i is strictly inside its bounds, else 0; empty for nothing
-                              of that
-    priority : float64[n_rows]          of these rows, updated: how far the step moved w, squared;
-                              for an alpha_i at a bound, minus what it presses against it, times the
-                              entries. Of these, rows are to stay too that press by less than rows
-                              here were off, in the mean: w moves as far from turn to turn. Empty
-                              where all rows are in memory
+    ranges : uint16[n_rows]   of these rows, written: `ONE_MODEL` if they are to stay in memory, as
+                              alpha_i is strictly inside its bounds, else 0; or empty, and not
+                              written
+    priority : float64[n_rows]          of these rows, written: how far the step moved w, squared;
+                              where alpha_i is at a bound, minus its pressure on it times the
+                              entries of the row. Rows whose pressure is below the mean size of
+                              projected gradients here are to stay in memory, too: w moves as far
+                              until their next turn. Empty where all rows are in memory anyway
     """
     last = w.shape[0] - 1
     kept, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)

@@ -236,11 +236,11 @@ def _add_products(rows, factors, n, dense, out):
 
 @kernel(fastmath={"contract"})
 def gram(starts, jumps, values, chosen, state, first, stride, out):
-    """Write sum_i h_i x_ij x_ik of chosen columns, the lower triangle of every so manieth row.
+    """Write sum_i h_i x_ij x_ik of chosen columns, the lower triangle, to some rows of `out`.
 
     Parameters
     ----------
-    first, stride : int       rows of `out` that are written
+    first, stride : int       rows first, first + stride, ... are written
     out : float64[m, m]
     """
     m, n_rows = chosen.shape[0], state.shape[0]

@@ -47,8 +47,8 @@ ENOUGH_BLOCKS = 16
 WORKING_SET_SHARE = 2
 """The working set has at most one in so many entries."""
 RARE_SHARE = 8
-"""What descent on a loss without a gradient, which is rarely slow, keeps for Hessians of Newton
-steps is at most one part in so many of what is left."""
+"""Descent on a loss without a gradient is rarely slow: Hessians of Newton steps get at most one in
+so many of the bytes that are left."""
 
 
 @dataclass(frozen=True)

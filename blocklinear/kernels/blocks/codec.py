@@ -89,8 +89,8 @@ def measure(
 def take_doubles(mantissa, exponent, most, doubles):
     """Move what is to be stored as float64 out of `mantissa`, leaving 0 there; `RAW` in `exponent`.
 
-    That are the float64 numbers, and decimals whose mantissas are above `most` without their sign.
-    Return how many these are.
+    These are the float64 numbers, and decimals whose mantissas exceed `most` in size. Return how
+    many there are.
 
     Parameters
     ----------

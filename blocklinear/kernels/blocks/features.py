@@ -1,9 +1,8 @@
 """Features renumbered: looked up, numbered where they are new, and rows sorted by their numbers.
 
 A table has an entry for each index that there may be: 0, or one more than the number of the
-feature. It is as long as indices may be large, and the system gives memory to those pages of it
-that are written to: which these are is counted. An entry is written once, so whoever reads it
-meanwhile sees the one or the other.
+feature. The system gives memory only to those of its pages that are written to: they are marked and
+counted. An entry is written once, so whoever reads it meanwhile sees the one or the other.
 """
 
 import numpy as np
