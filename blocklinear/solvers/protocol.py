@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.feasible_sets import FeasibleSet
+from blocklinear.store import shapes
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -47,9 +48,14 @@ def attributes(thing: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def take_attributes(thing: object, names: Iterable[str], state: Mapping[str, Any]) -> None:
-    """Set attributes to what `attributes` returned of them."""
+    """Set attributes to what `attributes` returned of them.
+
+    ValueError is raised if that is not a flag, a count, a number or a row of these, as they are.
+    """
     for name in names:
-        setattr(thing, name, state[name.lstrip("_")])
+        value = state[name.lstrip("_")]
+        shapes.like(getattr(thing, name))(value, name)
+        setattr(thing, name, value)
 
 
 class Abandoned(Exception):

@@ -140,6 +140,14 @@ def fields(
     return check
 
 
+def like(example: Any) -> Shape:
+    """Return the shape of what an example is: a flag, a count, a number, or a row of these."""
+    if isinstance(example, list | tuple):
+        return row(*map(like, example))
+    kinds = (bool, flag), (int, count), (float, number)
+    return next((shape for kind, shape in kinds if isinstance(example, kind)), anything)
+
+
 def mapping(shape: Shape) -> Shape:
     """Return the shape of an object whose fields are all of one shape, whatever their names."""
 

@@ -25,40 +25,17 @@ _COURSE = fields(
 _CERTIFICATE = fields(
     {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
 )
-_ITERATE: dict[str, Shape] = {
-    "certificate": maybe(_CERTIFICATE), "n_sv": count, "violation": number,
-    "first_violation": number, "new": flag, "final": flag,
-}  # fmt: skip
-_NEWTON_ITERATE = fields(
-    _ITERATE | {
-        "evaluates": flag, "direct": flag, "products": count, "in_all": count, "rho": number,
-        "enough": number, "length": number, "slope": number, "low": row(number, number),
-        "high": row(number, number), "trials": count, "ridge": number,
-    },
-    {  # of proximal points
-        "recenters": flag, "width": number, "searching": flag, "scale": number, "value": number,
-        "steps": count, "idle": count, "last": number,
-    },
-)  # fmt: skip
+_ITERATES = items(
+    fields({"certificate": maybe(_CERTIFICATE), "first_violation": number}, more=True)
+)
+"""The rest is compared with what they begin with, see `solvers.protocol.take_attributes`."""
 _NEWTON = items(
-    fields(
-        {
-            "active": items(count), "rows": count, "hessians": count,
-            "models": items(_NEWTON_ITERATE),
-        }
-    )
-)  # fmt: skip
+    fields({"active": items(count), "rows": count, "hessians": count, "models": _ITERATES})
+)
 _L1 = fields(
     {
         "noted": flag, "active": items(count), "features": items(count), "filed": flag,
-        "models": items(
-            fields(
-                _ITERATE | {
-                    "dual": number, "orders": count, "idle": count, "forcing": number,
-                    "work": count,
-                }
-            )
-        ),
+        "models": _ITERATES,
     }
 )  # fmt: skip
 _METHOD = fields(

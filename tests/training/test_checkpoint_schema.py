@@ -116,3 +116,29 @@ def test_a_state_that_contradicts_itself(tmp_path, state):
     store, how = with_state(tmp_path, state)
     with pytest.raises(DamagedError, match="the state of the method is impossible"):
         again(store, TrainOptions(**how, max_outer=3, resume=True))
+
+
+@pytest.mark.parametrize("solver", [0, 5])
+def test_numbers_of_models_on_their_way_are_of_their_kinds(tmp_path, solver):
+    """Those of Newton's method and of L1 are compared with what they begin with."""
+    (tmp_path / "x.svm").write_bytes(ROWS % 1)
+    text = TextOptions(threads=1, memory_bytes=1 << 29)
+    store = split([tmp_path / "x.svm"], tmp_path / "store", SplitOptions(text, blocks=3))
+    how = {"solver": solver, "method": "newton", "threads": 1, "memory_bytes": 1 << 29}
+    again(store, TrainOptions(**how, gap=1e-12, max_outer=2))
+    body = json.loads((at(store) / "checkpoint.json").read_bytes())["checkpoint"]
+    assert Checkpoint(at(store)).checked(check_facts) == body["facts"]
+    passes = body["facts"]["method"]
+    (model,) = passes["l1"]["models"] if solver == 5 else passes["newton"][0]["models"]
+    assert len(model) > 8
+    for name, value in list(model.items()):
+        for wrong in ("x", [], 0.5 if type(value) in (bool, int) else True):
+            model[name] = wrong
+            seal(store, body)
+            with pytest.raises(DamagedError):
+                again(store, TrainOptions(**how, gap=1e-12, max_outer=3, resume=True))
+        del model[name]
+        seal(store, body)
+        with pytest.raises(DamagedError):
+            again(store, TrainOptions(**how, gap=1e-12, max_outer=3, resume=True))
+        model[name] = value
