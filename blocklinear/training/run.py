@@ -84,10 +84,6 @@ class Run(ABC):
 
     Attributes
     ----------
-    solver : Trainee          what is trained
-    held_out : HeldOut or None          scores the model after each outer iteration
-    folder : Path             where checkpoints are kept
-    listener, halt : callable           as for `train`
     outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
@@ -97,10 +93,10 @@ class Run(ABC):
     manifest: Manifest
     options: TrainOptions
     memory: MemoryPlan
-    solver: Trainee
-    held_out: HeldOut | None
-    folder: Path
-    listener: Listener
+    solver: Trainee  # what is trained
+    held_out: HeldOut | None  # scores the model after each outer iteration
+    folder: Path  # where checkpoints are kept
+    listener: Listener  # as for `train`, like `halt`
     halt: Halt
 
     def __post_init__(self) -> None:
@@ -361,14 +357,10 @@ class Run(ABC):
 class GroupRun(Run):
     """A run that loads group after group and works on it.
 
-    Attributes
-    ----------
-    early : bool              whether the outer iteration ended as its goal was reached, before all
-                              groups had their turn
-    first : (int, list of int)          in which outer iteration some blocks come first, before it
-                              may end, and these in turn: those with rows that are new to a warm
-                              start; or, after a certificate in vain, all but those that were seen
-                              to add little to the gap
+    An outer iteration ends `early` if its goal is reached before all groups had their turn. In one
+    of them, `first`[0], some blocks come before all others, and before it may end, in the order of
+    `first`[1]: those with rows that are new to a warm start; or, after a certificate in vain, all
+    but those that were seen to add little to the gap.
     """
 
     solver: Solver
