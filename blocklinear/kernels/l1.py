@@ -348,9 +348,9 @@ def products_along(state, path):
 
 @kernel
 def move_along(state, path, x, y):
-    """Move d by x times the last change and y times that before; it is what was changed last then.
+    """Move d by x times the last change and y times the one before.
 
-    `state` and `path`, as for `products_along`, are updated.
+    `state` and `path`, as for `products_along`, are updated: this belongs to the last change then.
     """
     for i in range(state.shape[0]):
         change = state[i, MOVED] - path[i, 0]

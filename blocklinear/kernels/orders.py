@@ -66,7 +66,7 @@ def schedule(key, preference, out):
         floor(m) or ceil(m) entries, m = (n - j) p_i / sum_{k >= i} p_k on average.
 
     The p_i are rounded to integers, so that the sums are exact: the last row with a p_i > 0 gets
-    all the entries left and none too many. With equal preferences it is `permutation`.
+    exactly the entries that are left. With equal preferences it is `permutation`.
 
     All of `out`, int64[n], is written, whatever the preferences are: the largest p_i counts as
     2**30, so that there is always a row to take what is left.

@@ -1,7 +1,7 @@
 """Sums of sparse rows for several weight vectors side by side, a register of them at a time.
 
-They are written in the compiler's own vectors: of loops over models it makes numbers one by one, or
-loads and stores the sums at every entry, as far as it cannot tell that arrays do not overlap.
+They are written in the compiler's own vectors. Loops over models would work on one number after
+another, or load and store the sums at every entry, as arrays might overlap.
 """
 
 from blocklinear.kernels.code.intrinsics import intrinsic

@@ -210,11 +210,11 @@ class _Needs:
     making : int              making models of what was trained, where features were renumbered: the
                               indices of features, a sorted copy, and the file they are read from
     copy : int                a copy of all rows; for L1 regularisation, of all columns
-    with_copies : int         besides rows that are copied, more by those unpacked by threads at a
-                              time (for as many threads as can be used, as results must not depend
-                              on them), and less by averages of w, and w recomputed, which is lent
-                              the memory of the rows of a working set
-    recomputed : int          which is therefore as large, at least
+    with_copies : int         what is added where rows are copied: those that threads unpack at a
+                              time, for as many threads as can be used, as results must not depend
+                              on them; less averages of w, which there are none of then, and w
+                              recomputed, which is lent the memory of the working set
+    recomputed : int          w recomputed: the working set is as large, at least
     """
 
     def __init__(

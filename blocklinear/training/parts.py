@@ -149,7 +149,7 @@ def train_in_parts(
     def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
         spent_s = time.monotonic() - began
         if options.resume and own != folders[0] and not (own / NAME).exists():
-            # the run to go on with has not come to it: it begins as those before it did
+            # the run was broken off before this part: it begins as the parts before it did
             warm = bool(folders_before(own))
             options = dataclasses.replace(options, resume=False, warm_start=warm)
         try:
@@ -157,7 +157,7 @@ def train_in_parts(
         except AnotherRun:
             if own == folders[0]:
                 raise
-            # parts before it were resumed: it was to start from what is there, as they did
+            # a part before it was resumed, but this one has to start from what is there
             options = dataclasses.replace(options, resume=False, warm_start=True)
             outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
         finally:

@@ -180,8 +180,9 @@ class Stopping:
     ) -> bool:
         """Say whether so many more outer iterations are too many for coordinate descent.
 
-        They are if the limit comes before; or if another method takes as long as `instead` of them,
-        and less than all have taken: then both together take at most twice the better way.
+        They are if the limit comes before. They also are if another method, which takes as long as
+        `instead` of them, needs less than they do and less than all so far have taken: both methods
+        together then take at most twice as long as the better one alone.
         """
         if instead * took < min(remaining * took, self._taken):
             return True

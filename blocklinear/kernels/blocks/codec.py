@@ -235,9 +235,9 @@ def _join(planes, width, start, stop, out):
 
 @kernel
 def to_rows(planes, widths, first_row, nnz, doubles, folded, lengths, numbers, labels):
-    """Decode what there is one of per row.
+    """Decode the lengths, the numbers and the labels of rows.
 
-    Return 0; 1 if the lengths, 2 the numbers, 3 the labels are impossible.
+    Return 0; or 1 if lengths are impossible, 2 if numbers are, 3 if labels are.
 
     Parameters
     ----------
