@@ -14,8 +14,8 @@ from blocklinear.kernels import dual as dual_kernels
 from blocklinear.kernels import losses as loss_kernels
 from blocklinear.solvers.pass_statistics import no_stats
 
-VIOLATION, EXCESS, GAIN, STEPS = range(4)
-SEEN = [dual_kernels.PG_MAX, dual_kernels.EXCESS, dual_kernels.GAIN, dual_kernels.STEPS]
+VIOLATION, GAP_TERM, GAIN, STEPS = range(4)
+SEEN = [dual_kernels.PG_MAX, dual_kernels.GAP_TERM, dual_kernels.GAIN, dual_kernels.STEPS]
 """What kernels of this problem see, by these places in what `Problem.epoch` returns."""
 
 
@@ -143,7 +143,7 @@ class Problem:
         cs.cs_add_dual_terms(self.label, self.cost, alpha, terms)
         dual = terms[dual_kernels.DUAL] - 0.5 * (recomputed**2).sum()
         primal = 0.5 * (W**2).sum() + sums[0, loss_kernels.LOSS] + sums[0, loss_kernels.LOW]
-        left = sums[0, loss_kernels.GAP] + 0.5 * ((W - recomputed) ** 2).sum()
+        left = sums[0, loss_kernels.GAP_TERM_BOUND] + 0.5 * ((W - recomputed) ** 2).sum()
         np.testing.assert_allclose(left, primal - dual, rtol=1e-6, atol=1e-11 * primal)
         close(dual, dual_value(self.X, self.label, alpha))
         close(primal, primal_value(self.X, self.label, self.cost, W))

@@ -339,7 +339,7 @@ class DistributedDescent(Trainee):
         Of models that were dropped it has what was certified.
         """
         duals, stats = self._duals, self._stats
-        lefts = [of[FIRST, :, kernels.EXCESS] for of in stats]
+        lefts = [of[FIRST, :, kernels.GAP_TERM] for of in stats]
         if self._left is not None:
             lefts = [left.min(axis=0) for left in self._left]
         dual, left = np.concatenate(duals), np.concatenate(lefts)

@@ -6,10 +6,10 @@ Kernels take `label`, int32[n_rows], the class y_i of each row, from 0 to K - 1;
 
 import numpy as np
 
-from blocklinear.kernels.dual import DUAL, EXCESS, GAIN, N_SUPPORT, ONE_MODEL, PG_MAX, STEPS
+from blocklinear.kernels import losses
+from blocklinear.kernels.dual import DUAL, GAIN, GAP_TERM, N_SUPPORT, ONE_MODEL, PG_MAX, STEPS
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_rows
 from blocklinear.kernels.jit import kernel
-from blocklinear.kernels.losses import GAP, LEAST, LOSS, N_REACH, REACH, WORTH, rounding_of
 from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
 
 SOLVED = 1e-12  # a row whose violation is not above is left as it is, as in LIBLINEAR
@@ -192,10 +192,10 @@ def cs_epoch(
         _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, old, a)
         low, high = _extremes(G, a, n, y, C)
         stats[PG_MAX] = max(stats[PG_MAX], high - low)
-        excess = C * (high - G[y])
+        gap_term = C * (high - G[y])
         for q in range(n):
-            excess += a[q] * G[q]
-        stats[EXCESS] += excess
+            gap_term += a[q] * G[q]
+        stats[GAP_TERM] += gap_term
         stats[STEPS] += 1.0
         if high - low <= SOLVED:
             continue
@@ -288,8 +288,8 @@ def cs_add_dual_terms(label, cost, alpha, terms):
 
 
 @kernel
-def _row_gap(C, y, scores, a):
-    """Return what the bound of what a row may add to P - D is made of, see `_bound`.
+def _gap_term_parts(C, y, scores, a):
+    """Return the parts of the bound on what a row adds to P - D, see `_gap_term_bound`.
 
     With b_m = e^m + f_m - f_y, f_m being scores, and a feasible alpha_i, the row adds
 
@@ -319,8 +319,8 @@ def _row_gap(C, y, scores, a):
 
 
 @kernel
-def _bound(clear, total, free, at_best, spread, rounding, d):
-    """Return the most that a row may add to P - D, all b_m being known to within d.
+def _gap_term_bound(clear, total, free, at_best, spread, rounding, d):
+    """Return an upper bound of what a row adds to P - D, each b_m being wrong by at most d.
 
     The class of the largest b adds nothing if that is by more than 2 d above the others. As a_y is
     minus the sum of the others up to rounding, a is feasible only when it is made smaller by that,
@@ -343,20 +343,20 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
         sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none
         highest = max(highest, abs(scores[m]))
     if not sizes < np.inf:
-        sums[LOSS] = sums[GAP] = np.inf
+        sums[losses.LOSS] = sums[losses.GAP_TERM_BOUND] = np.inf
         return
-    lost, clear, total, free, at_best, spread = _row_gap(C, y, scores, a)
-    add_exactly(C * lost, sums, LOSS)
-    rounding, least = LEAST * (K + 2.0) * a[y], LEAST * (1.0 + highest)
-    above = _bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + least)
-    exact = _bound(clear, total, free, at_best, spread, rounding, least)
-    if above > max(WORTH * exact, 0.0):
+    lost, clear, total, free, at_best, spread = _gap_term_parts(C, y, scores, a)
+    add_exactly(C * lost, sums, losses.LOSS)
+    rounding, noise = losses.ROW_ROUNDING * (K + 2.0) * a[y], losses.ROW_ROUNDING * (1.0 + highest)
+    above = _gap_term_bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + noise)
+    exact = _gap_term_bound(clear, total, free, at_best, spread, rounding, noise)
+    if above > max(losses.WORTH_REFINING * exact, 0.0):
         most = 0.0
         for m in range(K):
             most = max(most, gamma * magnitude(indices, values, start, stop, bias, V[:, m]))
-        below = _bound(clear, total, free, at_best, spread, rounding, 2.0 * most + least)
+        below = _gap_term_bound(clear, total, free, at_best, spread, rounding, 2.0 * most + noise)
         above = min(above, below)  # added once: taken back, it would take smaller ones with it
-    sums[GAP] += above
+    sums[losses.GAP_TERM_BOUND] += above
 
 
 @kernel
@@ -393,7 +393,7 @@ def cs_certify_rows(
         start, stop = starts[i], stops[i]
         size = np.sqrt(sq_norm[i] + bias * bias)
         total = _feasible(C, y, alpha[i], step)
-        gamma = rounding_of(stop - start)
+        gamma = losses.rounding_of(stop - start)
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         for k in range(2 if averaged else 1):
             _add_candidate(
@@ -401,6 +401,6 @@ def cs_certify_rows(
                 wrong * norms[k], gamma, scores, sums[k],
             )  # fmt: skip
         if total > 0.0 and recomputed.shape[0] > 0:
-            reach[REACH] += 2.0 * total * size
-            reach[N_REACH] += 1.0
+            reach[losses.REACH] += 2.0 * total * size
+            reach[losses.N_REACH] += 1.0
             scatter(indices, values, start, stop, bias, step, 0, K, recomputed)

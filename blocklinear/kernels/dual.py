@@ -18,7 +18,7 @@ from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE
 from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter
 
-PG_MAX, PG_MIN, PG_SUM, EXCESS, GAIN, STEPS = 0, 1, 2, 3, 4, 5
+PG_MAX, PG_MIN, PG_SUM, GAP_TERM, GAIN, STEPS = 0, 1, 2, 3, 4, 5
 N_STATS = 6
 
 PERMUTE, SHRINK, AVSF = 0, 1, 2
@@ -85,7 +85,7 @@ def dcd_epoch(
         start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
         f = row_dot(indices, values, start, stop, w) + bias * w[last]
-        stats[EXCESS] += losses.excess(kind, epsilon, t, C, f, old)
+        stats[GAP_TERM] += losses.gap_term(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
         new, PG, pressure, gain = losses.update(kind, epsilon, t, C, Q, f, old)
         stats[PG_MAX] = max(stats[PG_MAX], PG)
@@ -181,7 +181,7 @@ def certify_rows(
         if kink:
             total = magnitude(indices, values, start, stop, bias, w)
             above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
-        sums[0, losses.GAP] += above
+        sums[0, losses.GAP_TERM_BOUND] += above
         if averaged:
             f = row_dot(indices, values, start, stop, average) + bias * average[last]
             bound = wrong * norms[1]
@@ -191,7 +191,7 @@ def certify_rows(
             if kink:
                 total = magnitude(indices, values, start, stop, bias, average)
                 above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
-            sums[1, losses.GAP] += above
+            sums[1, losses.GAP_TERM_BOUND] += above
         step = a * s
         if step != 0.0 and recomputed.shape[0] > 0:
             reach[losses.REACH] += abs(step) * size
@@ -214,7 +214,7 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
         if C[j] == 0.0:
             continue
         old, seen = alpha[j], stats[j]
-        seen[EXCESS] += losses.excess(kind, epsilon, t[j], C[j], f[j], old)
+        seen[GAP_TERM] += losses.gap_term(kind, epsilon, t[j], C[j], f[j], old)
         new, PG, _, gain = losses.update(kind, epsilon, t[j], C[j], Q, f[j], old)
         seen[PG_MAX] = max(seen[PG_MAX], PG)
         seen[PG_MIN] = min(seen[PG_MIN], PG)
@@ -351,6 +351,6 @@ def certify_many(
                     kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
                 )  # fmt: skip
             for j in range(M):
-                sums[k, losses.GAP, j] += above[j]
+                sums[k, losses.GAP_TERM_BOUND, j] += above[j]
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

@@ -44,15 +44,15 @@ from blocklinear.kernels.shared import add_exactly, exact_sum, inline, magnitude
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
-LOSS, LOW, GAP = 0, 1, 2
+LOSS, LOW, GAP_TERM_BOUND = 0, 1, 2
 N_SUMS = 3
 REACH, N_REACH, OF_PLUS, OF_MINUS = 0, 1, 2, 3
 N_REACHES = 4
 
 UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""
-LEAST = 4.0 * UNIT  # what the arithmetic of one row may lose of its terms
-WORTH = 1.001  # a bound is refined if that can make it so many times smaller
+ROW_ROUNDING = 4.0 * UNIT  # largest relative error of the terms of one row
+WORTH_REFINING = 1.001  # a bound is refined if that can make it so many times smaller
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
@@ -104,7 +104,7 @@ def dual_term(kind, epsilon, t, C, a):
 
 
 @inline
-def excess(kind, epsilon, t, C, f, a):
+def gap_term(kind, epsilon, t, C, f, a):
     """Return C_i loss_i + s_i alpha_i f_i - g_i(alpha_i) >= 0; the sum over all rows is P - D."""
     reach = sign_of(kind, t) * a * f
     return C * loss(kind, epsilon, t, f) + reach - dual_term(kind, epsilon, t, C, a)
@@ -160,8 +160,8 @@ def proximal_alpha(kind, epsilon, t, C, f, center, width):
 
 
 @inline
-def regression_gap(kind, epsilon, C, r, a, q):
-    """Return `row_gap` at r = f - t, for the losses of regression."""
+def regression_gap_term(kind, epsilon, C, r, a, q):
+    """Return `gap_term` of a regression without cancellation, for r = f - t."""
     size, half, z = abs(a), abs(q), abs(r) - epsilon
     over, under = max(z, 0.0), max(-z, 0.0)
     if kind == L1_SVR:
@@ -174,10 +174,10 @@ def regression_gap(kind, epsilon, C, r, a, q):
 
 
 @inline
-def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
-    """Return the most that a row may add to P - D (`excess`), its decision being within d of f.
+def gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, d):
+    """Return an upper bound of `gap_term`, for decision values from f - d to f + d.
 
-    With alpha_i in its domain that is convex in f, and largest at an end. Nothing cancels in
+    With alpha_i in its domain the term is convex in f, and largest at an end. Nothing cancels in
 
         HINGE          (C - a) z+  + a z-              z = 1 - t f, z+ = max(z, 0), z- = max(-z, 0)
         SQUARED_HINGE  C (z+ - q)**2 + a z-            q = a / (2 C)
@@ -194,8 +194,8 @@ def row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, d):
         return C * (max(lost + u * margin - entropy, 0.0) + wrong + d * (slope + 0.125 * d))
     if kind >= L1_SVR:
         r = f - t
-        low = regression_gap(kind, epsilon, C, r - d, a, q)
-        return max(low, regression_gap(kind, epsilon, C, r + d, a, q))
+        low = regression_gap_term(kind, epsilon, C, r - d, a, q)
+        return max(low, regression_gap_term(kind, epsilon, C, r + d, a, q))
     z = 1.0 - t * f
     if kind == HINGE:
         return max((C - a) * max(z + d, 0.0), a * max(d - z, 0.0))
@@ -298,18 +298,18 @@ def update(kind, epsilon, t, C, Q, f, old):
 def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     """Add the loss of a row under one candidate to `sums`, f being wrong by at most `wrong`.
 
-    Return the bound of what the row adds to P - D; and whether a smaller `wrong` would make that
-    smaller, as it is at the kinks of losses.
+    Return the bound of what the row adds to P - D, and whether a smaller `wrong` would make it
+    smaller, as at the kinks of losses.
     """
     lost = loss(kind, epsilon, t, f)
     add_exactly(C * lost, sums, LOSS)
     if not abs(f) < np.inf:
         return np.inf, False
-    least = LEAST * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
-    above = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + least)
+    noise = ROW_ROUNDING * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
+    above = gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + noise)
     if kind in (HINGE, L1_SVR):
-        exact = row_gap(kind, epsilon, t, C, f, lost, a, q, entropy, least)
-        return above, above > WORTH * exact
+        exact = gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, noise)
+        return above, above > WORTH_REFINING * exact
     return above, False
 
 
@@ -319,14 +319,14 @@ def add_candidate(kind, epsilon, t, C, f, a, wrong, sums):
     q = 0.5 * a / C
     entropy = entropy_of(2.0 * q) if kind == LOGISTIC else 0.0
     above, _ = bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums)
-    sums[GAP] += above
+    sums[GAP_TERM_BOUND] += above
 
 
 @inline
 def refine(kind, epsilon, t, C, f, a, wrong, above):
     """Return the bound for a smaller `wrong`, if it is less than the one `above`."""
-    least = LEAST * (3.0 + abs(f) + abs(t) + epsilon)
-    return min(row_gap(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + least), above)
+    noise = ROW_ROUNDING * (3.0 + abs(f) + abs(t) + epsilon)
+    return min(gap_term_bound(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + noise), above)
 
 
 @inline
@@ -340,12 +340,14 @@ def _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms,
         lost = loss(kind, epsilon, t[j], f[j])
         sums[LOSS, j], low = exact_sum(sums[LOSS, j], C[j] * lost)
         sums[LOW, j] += low
-        least = LEAST * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
-        d = gamma * size * norms[j] + least
-        above[j] = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
+        noise = ROW_ROUNDING * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
+        d = gamma * size * norms[j] + noise
+        above[j] = gap_term_bound(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
         if kind in (HINGE, L1_SVR):
-            exact = row_gap(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], least)
-            odd += not above[j] <= WORTH * exact
+            exact = gap_term_bound(
+                kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], noise
+            )
+            odd += not above[j] <= WORTH_REFINING * exact
         odd += not abs(f[j]) < np.inf
     return odd > 0
 

@@ -21,7 +21,7 @@ from blocklinear.kernels.shared import add_exactly, add_row, row_dot
 REACH, N_REACH, WHOLE, WRONG, MASS, MASS_LOW, TOTAL, TOTAL_LOW = 0, 1, 2, 3, 4, 5, 6, 7
 N_SEEN = 8
 
-LOSS, LOSS_LOW, GAP, ABOVE = 0, 1, 2, 3
+LOSS, LOSS_LOW, GAP_TERM, ABOVE = 0, 1, 2, 3
 N_SUMS = 4
 
 
@@ -160,7 +160,7 @@ def add_losses(f, upper, alpha, rho, sums):
         a = min(max(alpha[i], 0.0), upper[i])
         if below > 0.0:
             add_exactly(upper[i] * below, sums, LOSS)
-            sums[GAP] += (upper[i] - a) * below
+            sums[GAP_TERM] += (upper[i] - a) * below
         else:
-            sums[GAP] -= a * below
+            sums[GAP_TERM] -= a * below
             sums[ABOVE] -= upper[i] * below

@@ -270,7 +270,7 @@ class Proof:
             Of each of the k candidates.
         """
         found = [
-            n_rows / max(self.n, 1) * self.sums[k, kernels.GAP]
+            n_rows / max(self.n, 1) * self.sums[k, kernels.GAP_TERM_BOUND]
             + 0.5 * self._of_problems(self._distances(v, self._W))
             for k, v in enumerate(self.candidates)
         ]
@@ -278,7 +278,7 @@ class Proof:
 
     def least(self) -> Floats:
         """Return what P - D is at least, whatever other rows add, float64[n_problems]."""
-        return np.asarray(self.sums[: len(self.candidates), kernels.GAP].min(axis=0))
+        return np.asarray(self.sums[: len(self.candidates), kernels.GAP_TERM_BOUND].min(axis=0))
 
     def certificates(self, n_classes: int = 0) -> list[Certificate]:
         """Return the certificate of each problem, of its better candidate, once all rows are in.

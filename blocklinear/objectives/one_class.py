@@ -213,7 +213,7 @@ def prove(
     reach, terms = float(seen[kernels.REACH]), float(seen[kernels.N_REACH])
     whole = float(seen[kernels.TOTAL] + seen[kernels.TOTAL_LOW])
     total = float(seen[kernels.MASS] + seen[kernels.MASS_LOW])
-    rows = float(sums[kernels.GAP])
+    rows = float(sums[kernels.GAP_TERM])
     shift = 1.01 * UNIT * (terms + 4.0) * reach  # how far w' may be from that of a feasible point
     if off > 0.0:
         t = off / total

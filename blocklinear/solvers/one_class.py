@@ -183,7 +183,7 @@ class OneClassModel(WeightVectors):
             stats[dual.PG_MAX] = max(stats[dual.PG_MAX], f[falling[0]])
             stats[dual.PG_MIN] = min(stats[dual.PG_MIN], f[rising[0]])
             rho = _at(f, np.cumsum(bound), before.sum())
-            stats[dual.EXCESS] += _excess(f, bound, before, rho)
+            stats[dual.GAP_TERM] += _gap_terms(f, bound, before, rho)
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
@@ -228,7 +228,7 @@ class OneClassModel(WeightVectors):
         rho = quantile(f, upper, float(alpha.sum()))
         most = -float(self.duals[0])  # P - D of w = 0
         self._length[0] = length
-        return np.array([[min(_excess(f, upper, alpha, rho), most)]])
+        return np.array([[min(_gap_terms(f, upper, alpha, rho), most)]])
 
     def relative_gaps(self, dual: Floats, left: Floats) -> Floats:
         """Return what P - D, which is `left`, is relative to the objective, float64[1]."""
@@ -314,11 +314,11 @@ class OneClassProof(Proof):
         self.seen = np.zeros(kernels.N_SEEN)
 
 
-def _excess(f: Floats, upper: Floats, alpha: Floats, rho: float) -> float:
+def _gap_terms(f: Floats, upper: Floats, alpha: Floats, rho: float) -> float:
     """Return what rows add to P - D."""
     sums = np.zeros(kernels.N_SUMS)
     kernels.add_losses(f, upper, alpha, rho, sums)
-    return float(sums[kernels.GAP])
+    return float(sums[kernels.GAP_TERM])
 
 
 def _at(f: Floats, upto: Floats, mass: float) -> float:

@@ -407,7 +407,7 @@ class WeightVectors(ABC):
 
         Return whether the working set is solved: whether it added little enough to the gap.
         """
-        seed, before = self._options.seed, self.stats[PASS, :, dual.EXCESS].copy()
+        seed, before = self._options.seed, self.stats[PASS, :, dual.GAP_TERM].copy()
         which = working_set.in_part(turns(seed, outer, number), self._ranges.all, first, last)
         if not len(which):  # of the others nothing is known
             return False
@@ -423,7 +423,7 @@ class WeightVectors(ABC):
             self.terms += self._terms_of(data, alpha)
             self._ranges.all[at] = ranges
             self.alpha.table[at[:, None], self.places] = alpha
-        added = self.stats[PASS, :, dual.EXCESS] - before
+        added = self.stats[PASS, :, dual.GAP_TERM] - before
         return bool((added <= (last - first) * SOLVED * self.goals).all())
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
@@ -512,9 +512,9 @@ class WeightVectors(ABC):
             since a sample was asked last.
         """
         self.forget_sample()
-        excess = self.stats[FIRST, :, dual.EXCESS]
-        others = unseen * (excess - self._reported) / max(float(self._since[0]), 1.0)
-        self._reported[:], self._since[:] = excess, 0.0
+        gap_terms = self.stats[FIRST, :, dual.GAP_TERM]
+        others = unseen * (gap_terms - self._reported) / max(float(self._since[0]), 1.0)
+        self._reported[:], self._since[:] = gap_terms, 0.0
         found = self._left(strata, np.inf if whole else self.goals - others) if strata else None
         if found is not None:
             self._remaining[: len(found)] = found + others
@@ -525,7 +525,7 @@ class WeightVectors(ABC):
         None if it is more than `enough` for one of the problems, see `total`.
         """
         proof = self.proof(recompute=False)
-        sums = proof.sums[: len(proof.candidates), losses.GAP]
+        sums = proof.sums[: len(proof.candidates), losses.GAP_TERM_BOUND]
 
         def parts() -> Iterator[tuple[int, int, Floats]]:
             for k, rows, alpha in alternately(strata):
@@ -631,7 +631,7 @@ class WeightVectors(ABC):
         They are those of the last sample; without one, sums over rows as they were when first
         worked on, which are larger than at the end of the outer iteration.
         """
-        first = self.stats[FIRST, :, dual.EXCESS]
+        first = self.stats[FIRST, :, dual.GAP_TERM]
         left = np.where(np.isnan(self._remaining[0]), first, np.fmin(*self._remaining))
         return duals + left + self._balancing
 

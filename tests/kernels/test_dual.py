@@ -57,7 +57,7 @@ def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
     lost -= reference.conjugate_terms(*alone[1:], *p.loss).sum()
     assert touch[dual.STEPS] == 1
     close(touch[[dual.PG_MAX, dual.PG_MIN, dual.PG_SUM]], [PG, PG, abs(PG)])
-    close(touch[dual.EXCESS], lost, scale=1 + abs(p.alpha).max() * abs(p.X @ p.w).max())
+    close(touch[dual.GAP_TERM], lost, scale=1 + abs(p.alpha).max() * abs(p.X @ p.w).max())
     close(touch[dual.GAIN], after - before, 1e-10, abs(before) + abs(after) + p.w @ p.w + 1)
 
 
@@ -65,7 +65,7 @@ def test_a_visit_finds_the_best_alpha_of_the_row(p, i):
 @given(p=problems)
 def test_what_rows_add_to_the_gap_is_the_gap(p):
     """P - D = sum_i C_i loss_i + s_i alpha_i f_i - g_i(alpha_i), each 0 or more."""
-    added = [run(p, [i], p.alpha.copy(), p.w)[dual.EXCESS] for i in range(len(p))]
+    added = [run(p, [i], p.alpha.copy(), p.w)[dual.GAP_TERM] for i in range(len(p))]
     primal = reference.primal_value(p.X, p.target, p.cost, p.w, *p.loss)
     scale = 1 + primal + abs(p.alpha) @ abs(p.X @ p.w)
     assert min(added) >= -1e-12 * scale
@@ -318,7 +318,7 @@ def test_certify_rows_equals_the_reference_and_no_gap_is_negative(p, seed):
     sides = steps[steps > 0].sum(), -steps[steps < 0].sum()
     close(reach - 1, [abs(alpha[used]) @ lengths, used.sum(), *sides])
     assert start.tobytes() == p.alpha.tobytes()
-    for w, gap in zip((p.w, average), sums[:, losses.GAP] - 1, strict=True):
+    for w, gap in zip((p.w, average), sums[:, losses.GAP_TERM_BOUND] - 1, strict=True):
         moved = reference.weights(p.X, p.target, p.cost, alpha, p.kind)
         difference = p.primal(w) - p.dual(alpha) - 0.5 * np.sum((w - moved) ** 2)
         close(gap, difference, 1e-10, 1 + p.primal(w))
@@ -336,11 +336,11 @@ def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
         t, C, a, f = p.target[i], p.cost[i], alpha[i], rng.choice([1.0, -1.0]) + rng.normal() * 0.01
         entropy, q = losses.entropy_of(a / C) if p.kind == losses.LOGISTIC else 0.0, 0.5 * a / C
         lost = losses.loss(p.kind, p.epsilon, t, f)
-        above = losses.row_gap(p.kind, p.epsilon, t, C, f, lost, a, q, entropy, wrong)
+        above = losses.gap_term_bound(p.kind, p.epsilon, t, C, f, lost, a, q, entropy, wrong)
         for other in np.linspace(f - wrong, f + wrong, 5):
-            added = losses.excess(p.kind, p.epsilon, t, C, other, a)
+            added = losses.gap_term(p.kind, p.epsilon, t, C, other, a)
             assert added <= above + 1e-14 * (1 + C * (1 + abs(f)))
-        assert above <= losses.excess(p.kind, p.epsilon, t, C, f, a) + wrong * (
+        assert above <= losses.gap_term(p.kind, p.epsilon, t, C, f, a) + wrong * (
             2 * C * (3 + abs(a) / C + abs(t))
         ) + 1e-12 * (C + abs(a))
 
@@ -352,7 +352,9 @@ def test_what_a_row_with_a_tiny_alpha_adds_is_not_rounded_away(share, times):
     C, s = 1e15, share * times
     a, f = C * share, -np.log(s)
     lost, entropy = losses.loss(losses.LOGISTIC, 0.0, 1.0, f), losses.entropy_of(a / C)
-    above = losses.row_gap(losses.LOGISTIC, 0.0, 1.0, C, f, lost, a, 0.5 * a / C, entropy, 0.0)
+    above = losses.gap_term_bound(
+        losses.LOGISTIC, 0.0, 1.0, C, f, lost, a, 0.5 * a / C, entropy, 0.0
+    )
     adds = C * (share * np.log(share / s) - share + s)
     assert adds * (1 - 1e-9) <= above <= adds + 1e-11 * C * share
 
@@ -383,7 +385,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
 def test_a_decision_that_is_no_number_leaves_no_bound():
     p = make(losses.HINGE, 1, n=6)
     _, sums, _ = certified(p, p.alpha, np.full(5, np.nan), np.zeros(5))
-    assert sums[0, losses.GAP] == np.inf
+    assert sums[0, losses.GAP_TERM_BOUND] == np.inf
     assert np.isfinite(sums[1]).all()
 
 
@@ -398,7 +400,7 @@ def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
     _, sums, reach = found
     primal = sums[0, losses.LOSS] + sums[0, losses.LOW]
     assert primal == pytest.approx(0.1 * n * times, rel=1e-15)
-    assert sums[0, losses.GAP] == pytest.approx(true_gap * primal, rel=1e-5)
+    assert sums[0, losses.GAP_TERM_BOUND] == pytest.approx(true_gap * primal, rel=1e-5)
     assert reach[:2].tolist() == [0.0, n * times]
 
 

@@ -328,7 +328,12 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
         assert terms[j].tobytes() == one_terms.tobytes()
         loss, one_loss = (x[:, losses.LOSS] + x[:, losses.LOW] for x in (sums[:, :, j], one_sums))
         close(loss, one_loss, 1e-12, one_loss.max())
-        close(sums[:, losses.GAP, j], one_sums[:, losses.GAP], 1e-12, one_loss.max())
+        close(
+            sums[:, losses.GAP_TERM_BOUND, j],
+            one_sums[:, losses.GAP_TERM_BOUND],
+            1e-12,
+            one_loss.max(),
+        )
         close(reach[:, j], one_reach, 1e-12, one_reach.max())
         close(recomputed[:, j], one_w, 1e-12, 1 + abs(alpha).max())
         alpha = alpha * np.where(reference.signs(t, p.kind) * alpha > 0, *balance[:, j])
@@ -377,7 +382,7 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
         np.zeros(p.shape), np.ones((2, M)), W, W, False, np.zeros((2, W.shape[1])),
         np.zeros_like(W), sums, reach,
     )  # fmt: skip
-    assert not sums[0, losses.GAP, 2] < np.inf
+    assert not sums[0, losses.GAP_TERM_BOUND, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()
 
 

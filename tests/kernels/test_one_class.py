@@ -104,7 +104,7 @@ def test_certificates_are_the_dense_formulas(seed, outside):
     assert loss == pytest.approx(r.upper @ below)
     assert sums[kernels.ABOVE] == pytest.approx(r.upper @ above)
     gap = (r.upper - alpha) @ below + alpha @ above
-    assert sums[kernels.GAP] == pytest.approx(gap, abs=1e-14)
+    assert sums[kernels.GAP_TERM] == pytest.approx(gap, abs=1e-14)
     exact = [sum(map(float.__mul__, x, v[:-1].tolist())) for x in r.X.tolist()]
     wrong = np.abs(f - exact) * np.maximum(alpha, r.upper - alpha)
     assert wrong.sum() <= seen[kernels.WRONG] + 1e-300

@@ -6,7 +6,7 @@ from training.small import SELECTIONS, Heard, Problem, random_problem, split_pro
 
 from blocklinear.events import OuterIteration
 from blocklinear.kernels import dual
-from blocklinear.kernels.losses import GAP, HINGE, LOSS, N_REACHES
+from blocklinear.kernels.losses import GAP_TERM_BOUND, HINGE, LOSS, N_REACHES
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Proof, balance, prove, relative_gaps
 from blocklinear.objectives.problems import make_problem
@@ -114,7 +114,7 @@ def test_the_gap_of_estimates_is_not_negative():
 
 def test_what_overflowed_proves_nothing():
     for wrong in (np.nan, np.inf):
-        for at in (LOSS, GAP):
+        for at in (LOSS, GAP_TERM_BOUND):
             sums = np.array([1.0, 0.0, 0.0])
             sums[at] = wrong
             found = prove(2.0, 0.0, sums, np.zeros(N_REACHES), 3, 0.0, average=False)
