@@ -111,7 +111,7 @@ class Problem:
         alpha[full, self.label[full]] = self.cost[full]
         return alpha
 
-    def epoch(self, order, alpha, W, supported=False, factor=1.0):
+    def epoch(self, order, alpha, W, support_only=False, factor=1.0):
         """Run the kernel, which must stay inside what it may write; check what it notes of rows."""
         touch, before = no_stats(), alpha.copy()
         ranges, priority = np.full(len(self.label), 7, np.uint16), np.full(len(self.label), np.nan)
@@ -119,7 +119,7 @@ class Problem:
         indptr, *entries = self.csr
         cs.cs_epoch(
             indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
-            np.asarray(order, np.int64), self.bias, alpha, W, supported, factor,
+            np.asarray(order, np.int64), self.bias, alpha, W, support_only, factor,
             touch, ranges, priority,
         )  # fmt: skip
         if len(np.unique(order)) == len(order):

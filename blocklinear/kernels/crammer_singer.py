@@ -133,7 +133,7 @@ def _gain(A, C, y, n, D, old, a):
 @kernel
 def cs_epoch(
     starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, supported, factor, stats, ranges, priority,
+    alpha, W, support_only, factor, stats, ranges, priority,
 ):  # fmt: skip
     r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
@@ -149,42 +149,42 @@ def cs_epoch(
     (Eqs. 15-17), with the gradient G_i^m = w_m' x_i + e_i^m. Every x_i has one more feature, of
     value `bias`, that is not stored. An empty row, for which the dual is linear, is solved too.
 
-    With `supported` a row is solved for its own class and those whose alpha is not 0, and passed
-    over if there are none: what Fan's shrinking (Eq. 36) comes to, without a memory of its own.
-    A `factor` above 1 makes steps so much longer where bounds allow (over-relaxation): one raises
-    the dual by less, many together by more, as steps along flat directions are short.
+    With `support_only` a row is solved for its own class and those whose alpha is not 0, and is
+    left out if there are none: the effect of Fan's shrinking (Eq. 36) without keeping a list.
+    A `factor` above 1 lengthens steps as far as bounds allow (over-relaxation): one step raises the
+    dual by less, many together by more, as steps along flat directions are short.
 
     Parameters
     ----------
     alpha : float64[n_rows, K]          feasible, which is 0 where C_i is 0; updated
     factor : float            from 1 to below 2
     stats : float64[N_STATS]  updated as by `dcd_epoch`, over the classes worked on: the largest
-                              violation maxG - minG (Eq. 35); rows add C_i loss_i + sum_m
-                              alpha_i^m G_i^m to P - D
-    ranges, priority :        of these rows, updated: `ONE_MODEL` if alpha_i changed, else 0; how
-                              far the step moved W, squared; both empty for nothing of that
+                              violation maxG - minG (Eq. 35); the gap term of a row is C_i loss_i +
+                              sum_m alpha_i^m G_i^m
+    ranges, priority :        of these rows, written: `ONE_MODEL` if alpha_i changed, else 0; how
+                              far the step moved W, squared; or both empty, and not written
     """
     K = alpha.shape[1]
     G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
-    classes, kept = np.arange(K), ranges.shape[0] > 0
+    classes, writes_ranges = np.arange(K), ranges.shape[0] > 0
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         later = order[min(k + 2 * FAR, order.shape[0] - 1)]
         fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
-        if kept:
+        if writes_ranges:
             fetch_item(ranges, later)
             fetch_item(priority, later)
         if k + 1 < order.shape[0]:
             fetch_rows(W, indices, starts[order[k + 1]], stops[order[k + 1]], 0, K)
         i = order[k]
         C, y, n = cost[i], label[i], K
-        if kept:
+        if writes_ranges:
             ranges[i], priority[i] = 0, 0.0
         if C == 0.0:
             continue
-        if supported:
+        if support_only:
             n, y = _support(alpha[i], y, classes), 0
             if n < 2:
                 continue
@@ -209,7 +209,7 @@ def cs_epoch(
             d = a[q] - old[q]
             step[classes[q]], alpha[i, classes[q]] = d, a[q]
             squares, some = squares + d * d, some or d != 0.0
-        if kept and some:
+        if writes_ranges and some:
             ranges[i], priority[i] = ONE_MODEL, squares * sq_norm[i]
         scatter(indices, values, start, stop, bias, step, 0, K, W)
 

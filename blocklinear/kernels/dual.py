@@ -46,8 +46,8 @@ def dcd_epoch(
     Parameters
     ----------
     stats : float64[N_STATS]  updated: largest and smallest projected gradient, sum of their sizes,
-                              sum of what rows add to P - D, each seen when it was worked on;
-                              gain of the dual; rows worked on
+                              sum of the gap terms of rows, each before its update; gain of the
+                              dual; rows worked on
     selection : int           PERMUTE leaves `preference` alone; SHRINK marks there the rows that
                               press against their bound by more than adapt[THRESHOLD] (Hsieh, 3.2);
                               AVSF keeps there the log of how often rows pay (AVSF, Algorithm 5)
@@ -64,9 +64,9 @@ def dcd_epoch(
                               until their next turn. Empty where all rows are in memory anyway
     """
     last = w.shape[0] - 1
-    kept, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
+    writes_ranges, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
     out_of_core = priority.shape[0] > 0
-    with_near = out_of_core and kind != losses.LOGISTIC  # which is at a bound by rounding only
+    with_margin = out_of_core and kind != losses.LOGISTIC  # which is at a bound by rounding only
     for k in range(order.shape[0]):
         if k + 2 * FAR < order.shape[0]:
             i = order[k + 2 * FAR]
@@ -76,7 +76,7 @@ def dcd_epoch(
             fetch_entries(starts, stops, indices, values, order[k + FAR])
         i = order[k]
         C = cost[i]
-        if kept:
+        if writes_ranges:
             ranges[i] = 0
         if out_of_core:
             priority[i] = 0.0
@@ -101,7 +101,7 @@ def dcd_epoch(
             preference[i] = min(max(preference[i] + h, -MAX_PREFERENCE), MAX_PREFERENCE)
             adapt[MEAN_GAIN] += (gain - adapt[MEAN_GAIN]) / preference.shape[0]
         free = new != 0.0 and not (bounded and abs(new) == C)
-        if kept and (free or (with_near and pressure * stats[STEPS] < stats[PG_SUM])):
+        if writes_ranges and (free or (with_margin and pressure * stats[STEPS] < stats[PG_SUM])):
             ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
@@ -153,10 +153,9 @@ def certify_rows(
     averaged : bool           whether there is an average
     norms : float64[2]        |w| and |average|, or more
     recomputed : float64[n_features + 1 or 0] added to: sum_i s_i alpha_i x_i; left out if empty
-    sums : float64[2, N_SUMS] added to, for each candidate, if there is one: sum C_i loss_i, in two
-                              parts, of which the second is what the first has lost to rounding; a
-                              bound of the sum above, which holds in spite of the rounding of f_i
-                              and the terms, but not of that of the sum itself
+    sums : float64[2, N_SUMS] added to, for each candidate that there is: sum_i C_i loss_i, as a
+                              compensated sum (sum, correction); a bound of the sum above, which
+                              allows for rounding in f_i and in each term, not in adding them up
     reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; the rest as `terms` in
                               `add_dual_terms`
     """

@@ -99,7 +99,7 @@ class Kernel:
 
     @property
     def _numba_type_(self):
-        """What it is to Numba in functions that call it."""
+        """The type that Numba gives it in kernels that call it."""
         from numba import types
 
         return types.Dispatcher(self.dispatcher)

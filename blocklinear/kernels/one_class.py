@@ -117,9 +117,8 @@ def certify_rows(
     sizes : float64[n_features + 1 or 0]        added to, if it has any: sum_i U_i |x_ij|
     f : float64[n_rows]       written: v'x_i
     seen : float64[N_SEEN]    added to: sum_i alpha_i |x_i|; number of alpha_i that are not 0; sum_i
-                              U_i |x_i|; what rounding of f can add to P - D; and, in two parts
-                              each, of which the second is what the first has lost to rounding, sum
-                              of alpha_i and of U_i
+                              U_i |x_i|; the most that rounding of f adds to P - D; sum_i alpha_i
+                              and sum_i U_i, each as a compensated sum (sum, correction)
     """
     for i in range(upper.shape[0]):
         start, stop = starts[i], stops[i]
@@ -151,9 +150,8 @@ def add_losses(f, upper, alpha, rho, sums):
     Parameters
     ----------
     f, upper, alpha : float64[n]        as `certify_rows` leaves and takes them
-    sums : float64[N_SUMS]    added to: sum_i U_i max(0, rho - f_i), in two parts, of which the
-                              second is what the first has lost to rounding; the sum above; sum_i
-                              U_i max(0, f_i - rho)
+    sums : float64[N_SUMS]    added to: sum_i U_i max(0, rho - f_i), as a compensated sum (sum,
+                              correction); the sum above; sum_i U_i max(0, f_i - rho)
     """
     for i in range(f.shape[0]):
         below = rho - f[i]

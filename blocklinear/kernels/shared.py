@@ -24,7 +24,7 @@ inline = kernel(error_model="numpy", forceinline=True)
 
 @inline
 def exact_sum(total, x):
-    """Return total + x, and what that loses to rounding (Knuth)."""
+    """Return total + x, rounded, and the rounding error (Knuth)."""
     after = total + x
     added = after - total
     return after, (total - (after - added)) + (x - added)
@@ -32,7 +32,7 @@ def exact_sum(total, x):
 
 @inline
 def add_exactly(x, sums, place):
-    """Add x to a number of `sums`, and to the next one what that loses to rounding."""
+    """Add x to sums[place]; add the rounding error to sums[place + 1], the correction."""
     sums[place], low = exact_sum(sums[place], x)
     sums[place + 1] += low
 

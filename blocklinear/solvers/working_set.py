@@ -26,7 +26,7 @@ from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
 _WORD = 8
-ROW_BYTES = _WORD * (packed_rows.TABLE + packed_rows.HEADER + 1)
+ROW_BYTES = _WORD * (packed_rows.TABLE_WORDS + packed_rows.HEADER_WORDS + 1)
 """What a row of the working set takes but for its entries, at most."""
 ROWS_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 15
 """Looked up, and unpacked, for a thread at a time: few enough for caches, and many to a call."""
@@ -180,8 +180,8 @@ class WorkingSet:
 
     def _table(self, begin: int, n: int) -> NDArray[np.int64]:
         """Return the table of a region that begins at a word and has so many rows."""
-        table = self._integers[begin : begin + packed_rows.TABLE * n]
-        return table.reshape(-1, packed_rows.TABLE)
+        table = self._integers[begin : begin + packed_rows.TABLE_WORDS * n]
+        return table.reshape(-1, packed_rows.TABLE_WORDS)
 
     def lend(self, n: int) -> tuple[Floats, int]:
         """Return n zeros in the memory, float64[n], and of how many rows of the store it was.
@@ -244,9 +244,9 @@ class WorkingSet:
     def outside(self, ranges: NDArray[np.uint16]) -> NDArray[np.int64]:
         """Return the rows that have 0 of uint16[n_rows], as `rows` takes them."""
         before = np.cumsum(self._counts) - self._counts
-        first = self._bounds[:-1] - packed_rows.TABLE * before
+        first = self._bounds[:-1] - packed_rows.TABLE_WORDS * before
         numbers = np.arange(len(self))
-        places = np.repeat(first, self._counts) + packed_rows.TABLE * numbers
+        places = np.repeat(first, self._counts) + packed_rows.TABLE_WORDS * numbers
         return np.asarray(places[ranges[self._integers[places]] == 0])
 
     def rows(
@@ -262,7 +262,7 @@ class WorkingSet:
         for start in range(0, len(which), ROWS_AT_ONCE):
             some = which[start : start + ROWS_AT_ONCE]
             first = integers[some + 1]
-            sq_norm, labels, weights = words[first + np.arange(packed_rows.HEADER)[:, None]]
+            sq_norm, labels, weights = words[first + np.arange(packed_rows.HEADER_WORDS)[:, None]]
             starts, stops = np.empty((2, len(some)), np.int64)
             rows = RowView(
                 integers[some], starts, stops, sq_norm, labels, indices, values,

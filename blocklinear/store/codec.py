@@ -133,7 +133,7 @@ def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) 
 def _take_apart(
     mantissa: NDArray[np.int64],
     exponent: NDArray[np.uint8],
-    surveyed: tuple[int, bool, int],
+    stats: tuple[int, bool, int],
     as_given: bool = False,
     narrow: bool = False,
 ) -> _Numbers:
@@ -142,7 +142,7 @@ def _take_apart(
     If `as_given` is set, decimals stay as they are; otherwise there may be fewer exponents. If
     `narrow` is set, few wide decimals may become doubles, too.
     """
-    bits, negative, found = surveyed
+    bits, negative, found = stats
     doubles, most, n_doubles = np.empty(0), kernels.MOST_INTEGER, 0
     if narrow and int(bits).bit_length() + negative > 8 * MANY_PLANES:
         most, n_doubles = _most_of_decimals(mantissa, exponent)
@@ -152,7 +152,7 @@ def _take_apart(
         doubles = np.empty(n_doubles + 1)
         kernels.take_doubles(mantissa, exponent, most, doubles)
         doubles = doubles[:n_doubles]
-        bits, negative, found = kernels.survey(mantissa, exponent)
+        bits, negative, found = kernels.decimal_stats(mantissa, exponent)
     exponents = [e for e in range(len(POWERS)) if found >> e & 1]
     if len(exponents) > MANY_EXPONENTS and not found >> 63 and not as_given:
         most = (1 << min(stored_bits(int(bits).bit_length() + negative) - negative, 53)) - 1
@@ -217,7 +217,7 @@ def encode_parts(
     """
     row_gaps = np.empty(len(chunk.lengths), np.int64)
     gaps = _scratch("gaps", 4 * len(chunk.indices)).view(np.uint32)
-    *largest, found_labels, found_values = kernels.measure(
+    *largest, found_labels, found_values = kernels.chunk_stats(
         chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
         chunk.indices, chunk.mantissa, chunk.exponent, row_gaps, gaps,
     )  # fmt: skip

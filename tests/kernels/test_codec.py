@@ -79,7 +79,7 @@ def test_a_chunk_is_measured_at_once(rows, seed):
     values = rng.integers(-(2**40), 2**40, len(indices))
     exponents = rng.integers(0, 22, len(indices), "u1")
     row_gaps, gaps = np.full(len(rows), -1), np.zeros_like(indices)
-    length, row_gap, gap, *surveys = codec.measure(
+    length, row_gap, gap, *stats = codec.chunk_stats(
         numbers, lengths, labels, label_exponents, indices, values, exponents, row_gaps, gaps
     )
     expected = np.zeros_like(indices)
@@ -88,7 +88,10 @@ def test_a_chunk_is_measured_at_once(rows, seed):
     assert row_gaps.tolist() == [0, *(np.diff(numbers) - 1)][: len(rows)]
     assert int(length).bit_length() == int(lengths.max(initial=0)).bit_length()
     assert int(row_gap).bit_length() == int(row_gaps.max(initial=0)).bit_length()
-    assert surveys == [codec.survey(labels, label_exponents), codec.survey(values, exponents)]
+    assert stats == [
+        codec.decimal_stats(labels, label_exponents),
+        codec.decimal_stats(values, exponents),
+    ]
 
 
 def planes_of(numbers, bits, spare=0):
@@ -162,7 +165,7 @@ def test_columns_out_of_range_are_refused(gaps, n_features, base):
 def test_a_survey_tells_what_there_is(numbers):
     mantissa = np.array([m for m, _ in numbers], np.int64)
     exponent = np.array([e for _, e in numbers], np.uint8)
-    bits, negative, exponents = codec.survey(mantissa, exponent)
+    bits, negative, exponents = codec.decimal_stats(mantissa, exponent)
     magnitudes = [m if m >= 0 else ~m for m in mantissa.tolist()]
     assert int(bits).bit_length() == max(magnitudes, default=0).bit_length()
     assert negative == (min(mantissa.tolist(), default=0) < 0)
@@ -325,7 +328,7 @@ def test_numbers_come_back_and_doubles_among_them(numbers, copies):
     doubles, most = np.empty(sum(raw) + 1), 2**62
     n = codec.take_doubles(mantissa, exponent, most, doubles)
     assert n == sum(raw)
-    bits, negative, _ = codec.survey(mantissa, exponent)
+    bits, negative, _ = codec.decimal_stats(mantissa, exponent)
     if negative:
         codec.zigzag(mantissa)
     whole = (int(bits).bit_length() + negative + 7) // 8 * 8

@@ -255,7 +255,7 @@ def test_supported_classes_alone_are_visited(drawn):
     W = p.X.T @ alpha
     for i in rng.permutation(len(p.label)):
         before, W_before = alpha.copy(), W.copy()
-        touch = p.epoch([i], alpha, W, supported=True)
+        touch = p.epoch([i], alpha, W, support_only=True)
         classes = np.flatnonzero(before[i])
         if p.cost[i] == 0 or len(classes) == 0:
             assert touch.tolist() == [-np.inf, 0, 0, 0]
@@ -272,14 +272,14 @@ def test_supported_classes_alone_are_visited(drawn):
 
 
 @examples(60)
-@given(drawn=problems(), factor=st.floats(1, 1.99), supported=st.booleans())
-def test_longer_steps_are_feasible_and_never_lower_the_dual(drawn, factor, supported):
+@given(drawn=problems(), factor=st.floats(1, 1.99), support_only=st.booleans())
+def test_longer_steps_are_feasible_and_never_lower_the_dual(drawn, factor, support_only):
     p, alpha, rng = drawn
     W = p.X.T @ alpha
     for i in rng.permutation(len(p.label)):
         plain, start = alpha.copy(), alpha.copy()
-        p.epoch([i], plain, W.copy(), supported)
-        p.epoch([i], alpha, W, supported, factor)
+        p.epoch([i], plain, W.copy(), support_only)
+        p.epoch([i], alpha, W, support_only, factor)
         step = (plain - start)[i]
         longer = start[i] + factor * step
         upper = bounds(p.cost, p.label, p.K)[i]

@@ -132,9 +132,9 @@ def crammer_singer(r):
     for K in (2, 3, 40):
         label = (np.arange(r.n) % K).astype(np.int32)
         alpha, W = np.zeros((r.n, K)), r.w(K)
-        for supported in (False, True):
+        for support_only in (False, True):
             cs.cs_epoch(
-                *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, supported, 1.0,
+                *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, support_only, 1.0,
                 np.zeros(dual.N_STATS), np.zeros(r.n, np.uint16), np.zeros(r.n),
             )  # fmt: skip
         assert np.isfinite(alpha).all()

@@ -175,14 +175,14 @@ def test_passes_fall_to_block_steps_in_equal_parts(total, n_visits):
 
 def rows_in_part(seed, which_pass, positions, first, last):
     """The places of rows, all in one region, that have their turn in a part of a pass."""
-    table = np.zeros((len(positions), packed_rows.TABLE), np.int64)
+    table = np.zeros((len(positions), packed_rows.TABLE_WORDS), np.int64)
     table[:, 0] = positions
     ranges, found = np.ones(10_000, np.uint16), np.empty(len(positions), np.int64)
     n = packed_rows.rows_in_part(
         turns(seed, 3, which_pass), np.zeros(2, np.int64), np.array([len(positions)]),
         table.reshape(-1), ranges, first, last, found,
     )  # fmt: skip
-    return found[:n] // packed_rows.TABLE
+    return found[:n] // packed_rows.TABLE_WORDS
 
 
 @settings(max_examples=100, deadline=None)

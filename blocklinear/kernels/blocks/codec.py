@@ -43,8 +43,8 @@ def _gaps_of(lengths, indices, gaps):
 
 
 @kernel
-def survey(mantissa, exponent):
-    """Return what there is among decimals: bits of mantissas, whether some are negative, exponents.
+def decimal_stats(mantissa, exponent):
+    """Return the bits of mantissas, whether some are negative, and which exponents occur.
 
     The bits are those of all mantissas or-ed together, ``~m`` for a negative m. Of the exponents,
     uint64, bit e is set if exponent e occurs, bit 63 if `RAW` does.
@@ -59,14 +59,14 @@ def survey(mantissa, exponent):
 
 
 @kernel
-def measure(
+def chunk_stats(
     row_numbers, lengths, label_mantissa, label_exponent, indices, mantissa, exponent, row_gaps,
     gaps,
 ):  # fmt: skip
-    """Write the gaps of a chunk, and return what its columns need: one call from Python, not many.
+    """Write the gaps of a chunk, and return what the widths of its columns follow from.
 
-    That is all lengths, row gaps and gaps, each or-ed together; then what `survey` returns, of
-    labels and of values.
+    That is all lengths, all row gaps and all gaps, each or-ed together; then `decimal_stats` of
+    labels and of values. One kernel does it all, as calls from Python take time.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def measure(
         row_gap_bits |= row_gaps[i]
         length_bits |= lengths[i]
     gap_bits = _gaps_of(lengths, indices, gaps)
-    labels, values = survey(label_mantissa, label_exponent), survey(mantissa, exponent)
-    return length_bits, row_gap_bits, gap_bits, labels, values
+    labels = decimal_stats(label_mantissa, label_exponent)
+    return length_bits, row_gap_bits, gap_bits, labels, decimal_stats(mantissa, exponent)
 
 
 @kernel

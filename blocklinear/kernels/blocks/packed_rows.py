@@ -1,9 +1,9 @@
 """Rows packed without loss, to keep more of them in memory.
 
-Regions of one memory have a table, `TABLE` words for each row, and the rows somewhere behind it. In
-a table are, as int64, the position of a row in the store, the word where the row begins, and 256
-times its number of entries, plus its form. A row has a header of whole words, then its values, then
-what its columns are:
+Each region of one memory begins with a table, `TABLE_WORDS` int64 words for each row; the rows are
+somewhere behind it. The words are the position of the row in the store, the word where the row
+begins, and 256 times its number of entries, plus its form. A row has a header of `HEADER_WORDS`
+words, then its values, then the numbers of its columns:
 
     header  x_i' x_i, label, weight: float64[3]
     values  int32[n], float32[n] or float64[n], as the form says
@@ -23,7 +23,7 @@ from blocklinear.kernels.orders import key_state, uniform
 from blocklinear.kernels.shared import mix, span
 from blocklinear.kernels.text.powers import POWERS
 
-TABLE, HEADER = 3, 3
+TABLE_WORDS, HEADER_WORDS = 3, 3
 """Words of a row in the table, and before its values."""
 SINGLE, DOUBLE = 254, 255
 """Forms: values as they are, in 4 or 8 bytes."""
@@ -63,7 +63,7 @@ def _to_decimals(values, mantissas):
 @kernel
 def pack_rows(
     order, begin, end, positions, starts, stops, indices, values, sq_norm, labels, weights,
-    mantissas, planes, words, kept,
+    mantissas, planes, words, packed,
 ):  # fmt: skip
     """Fill a region with rows, in the order given, until one does not fit; return how many did.
 
@@ -77,7 +77,7 @@ def pack_rows(
     mantissas : int32[]       overwritten; as many as the longest row has entries
     planes : int              bytes of a column beyond the first two
     words : float64[]         the memory
-    kept : bool[n]            set for the rows that are in the region now
+    packed : bool[n]          set for the rows that are in the region now
     """
     integers, singles = words.view(np.int64), words.view(np.int32)
     halves, octets = words.view(np.uint16), words.view(np.uint8)
@@ -91,16 +91,16 @@ def pack_rows(
         if values.itemsize == 8:
             form = _to_decimals(row, mantissas)
         size = n * ((8 if form == DOUBLE else 4) + 2 + planes)  # of values and columns, in bytes
-        first = end - HEADER - ((size + 7) >> 3)
-        table = begin + TABLE * k
-        if first < table + TABLE:
+        first = end - HEADER_WORDS - ((size + 7) >> 3)
+        table = begin + TABLE_WORDS * k
+        if first < table + TABLE_WORDS:
             return k
         end = first
         integers[table], integers[table + 1] = positions[i], first
         integers[table + 2] = n << 8 | form
         words[first], words[first + 1] = sq_norm[i], labels[i]
         words[first + 2] = weights[i] if weights.shape[0] > 0 else 1.0
-        first += HEADER
+        first += HEADER_WORDS
         if form == DOUBLE:
             words[first : first + n] = row
         elif form == SINGLE:
@@ -117,7 +117,7 @@ def pack_rows(
             for p in span(0, n):
                 octets[np.uint64(octet) + p] = np.uint8(columns[p] >> shift)
             octet += n
-        kept[i] = True
+        packed[i] = True
     return order.shape[0]
 
 
@@ -140,7 +140,7 @@ def rows_in_part(key, begins, counts, integers, ranges, first, last, out):
     state, count = key_state(key), 0
     for region in range(counts.shape[0]):
         for k in range(counts[region]):
-            place = begins[region] + TABLE * k
+            place = begins[region] + TABLE_WORDS * k
             position = integers[place]
             turn = uniform(mix(state ^ np.uint64(position)))
             if first <= turn < last and ranges[position] > 0:
@@ -165,17 +165,17 @@ def unpack_rows(which, most, planes, words, starts, stops, indices, values):
     at = np.uint64(0)
     for k in range(which.shape[0]):
         if k + 2 * FAR < which.shape[0]:
-            fetch(words, which[k + 2 * FAR], which[k + 2 * FAR] + TABLE)
+            fetch(words, which[k + 2 * FAR], which[k + 2 * FAR] + TABLE_WORDS)
         if k + FAR < which.shape[0]:
             begin, n_entries = integers[which[k + FAR] + 1], integers[which[k + FAR] + 2] >> 8
-            fetch(words, begin, begin + HEADER + n_entries)
+            fetch(words, begin, begin + HEADER_WORDS + n_entries)
         place = np.uint64(which[k])
         source = np.uint64(integers[place + np.uint64(1)])
         n = np.uint64(integers[place + np.uint64(2)] >> 8)
         form = integers[place + np.uint64(2)] & 255
         if k > 0 and at + n > np.uint64(most):
             return k
-        source += np.uint64(HEADER)
+        source += np.uint64(HEADER_WORDS)
         if form == DOUBLE:
             for p in range(n):
                 values[at + p] = words[source + p]

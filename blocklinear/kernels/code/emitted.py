@@ -9,7 +9,7 @@ _ALIGNED = 8  # columns need not begin with a register
 
 
 class _Entries:
-    """What is emitted for entries, and columns j to j + lanes - 1 of their weights."""
+    """Emits code for entries of a row and `lanes` columns of weights from j on."""
 
     def __init__(self, builder, lanes, indices, values, weights, j):
         self._builder, self._lanes, self._j = builder, lanes, j

@@ -31,7 +31,7 @@ class _Intrinsic:
 
     @functools.cached_property
     def _numba_type_(self):
-        """What it is to Numba in functions that call it."""
+        """The type that Numba gives it in kernels that call it."""
         from numba.core.registry import cpu_target
         from numba.extending import intrinsic
 
