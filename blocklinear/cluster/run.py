@@ -143,7 +143,7 @@ class Cluster:
         folder: Path,
         listener: Listener,
         halt: Halt,
-        kept: int = 0,
+        others: int = 0,
         spent_s: float = 0.0,
     ) -> Outcome:
         """Train what a task asks for, as `training.loop.optimise` does; the store is locked."""

@@ -150,7 +150,7 @@ def _estimate(
     plan = plan_that_fits(manifest, options, width)
     if plan is None and apart:
         with suppress(MemoryBudgetError):
-            size = size_that_fits(manifest, options, n_models, kept=n_models)
+            size = size_that_fits(manifest, options, n_models, others=n_models)
             plan = plan_memory(manifest, options, n_columns(size), n_models)
     in_memory = plan is not None and _stays(manifest, plan)
     train_s, outer = None, None
@@ -211,13 +211,13 @@ def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -
     """
 
     def least_that(
-        is_enough: Callable[[Manifest, MemoryPlan], bool], width: int, kept: int = 0
+        is_enough: Callable[[Manifest, MemoryPlan], bool], width: int, others: int = 0
     ) -> int:
         def holds(mib: int) -> bool:
             chosen = replace(options, memory_bytes=mib << 20)
             try:
                 manifest = subject.manifest_for(mib << 20)
-                return is_enough(manifest, plan_memory(manifest, chosen, width, kept))
+                return is_enough(manifest, plan_memory(manifest, chosen, width, others))
             except MemoryBudgetError:  # of a split, too
                 return False
 

@@ -137,7 +137,7 @@ def optimise(
     folder: Path,
     listener: Listener,
     halt: Halt,
-    kept: int = 0,
+    others: int = 0,
     spent_s: float = 0.0,
     conclude: Callable[[GroupLoader, Outcome], None] = lambda loader, outcome: None,
     whole: GroupLoader | None = None,
@@ -147,7 +147,7 @@ def optimise(
     Parameters
     ----------
     folder : Path             where the run keeps its files
-    kept : int                weight vectors that the caller keeps meanwhile
+    others : int              weight vectors that the caller has in memory
     spent_s : float           of the time limit, on models that were trained before
     conclude : callable       called at the end, to pass over the data
     whole : GroupLoader or None         of all blocks, which it may have in memory: used where there
@@ -157,7 +157,7 @@ def optimise(
     make_folder(folder, store.folder)
     facts = resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener)
-    sizes = n_columns(len(task)), kept, store.fetching_bytes
+    sizes = n_columns(len(task)), others, store.fetching_bytes
     if facts is None:
         memory = plan_memory(manifest, options, *sizes)
     else:

@@ -64,25 +64,25 @@ class MemoryPlan:
 
 
 def plan_memory(
-    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
+    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0
 ) -> MemoryPlan:
     """Divide the budget.
 
     A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`;
-    one block for L1 regularisation, which keeps columns instead.
+    one block for L1 regularisation, which holds columns instead.
 
-    There is room for weight vectors that are trained, their `width`, for others that are `kept`,
-    and for bytes `besides`, which reading a store on a URL takes. These are taken from what would
-    keep decoded blocks, if that is enough: then training goes as on a store of this machine.
+    There is room for the `width` weight vectors that are trained, for `others` that the caller
+    has, and for `url_bytes`, which reading a store on a URL takes. These are taken from `pin_bytes`
+    if that is enough: then training goes as on a store of this machine.
 
     If the budget does not hold what is needed, MemoryBudgetError says the arithmetic and what
     would do.
     """
-    needs = _Needs(manifest, options, width, kept, besides)
-    plan = plan_that_fits(manifest, options, width, kept) if besides else None
+    needs = _Needs(manifest, options, width, others, url_bytes)
+    plan = plan_that_fits(manifest, options, width, others) if url_bytes else None
     room = options.memory_bytes - needs.fixed
-    if plan is not None and plan.pin_bytes >= besides and needs.group(plan.group) <= room:
-        return replace(plan, pin_bytes=plan.pin_bytes - besides)
+    if plan is not None and plan.pin_bytes >= url_bytes and needs.group(plan.group) <= room:
+        return replace(plan, pin_bytes=plan.pin_bytes - url_bytes)
     n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
     copied = whole // WORKING_SET_SHARE if has_passes(options) else 0
     copied = whole if solver.l1 else copied + needs.sampled(copied or whole)
@@ -115,7 +115,7 @@ def plan_memory(
         holds_w = room - needs.sampled(room) >= needs.recomputed
         copied = min(room, copied) if group < n_blocks and holds_w else 0
         spare -= needs.copies(copied)
-    else:  # all columns are kept only with products of many of them
+    else:  # all columns only where products of many of them fit, too
         full = whole + PRODUCTS_BYTES
         copied = full if spare >= full else max(min(spare, whole - 1), 0)
         spare -= copied
@@ -125,17 +125,17 @@ def plan_memory(
 
 
 def plan_that_fits(
-    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
+    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0
 ) -> MemoryPlan | None:
     """Divide the budget as `plan_memory` does; None if it does not hold what is needed."""
     try:
-        return plan_memory(manifest, options, width, kept, besides)
+        return plan_memory(manifest, options, width, others, url_bytes)
     except MemoryBudgetError:
         return None
 
 
 def budget_for_newton(
-    manifest: Manifest, options: TrainOptions, width: int = 1, kept: int = 0, besides: int = 0
+    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0
 ) -> int | None:
     """Return the least budget, from that of the options on, that has room for Newton steps.
 
@@ -144,7 +144,7 @@ def budget_for_newton(
 
     def has_room(mib: int) -> bool:
         larger = replace(options, memory_bytes=mib << 20)
-        plan = plan_that_fits(manifest, larger, width, kept, besides)
+        plan = plan_that_fits(manifest, larger, width, others, url_bytes)
         return plan is not None and plan.newton
 
     budgets = range(options.memory_bytes >> 20, 1 + (2 * default_budget() >> 20))
@@ -154,7 +154,7 @@ def budget_for_newton(
 
 def plan_again(
     manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
-    kept: int = 0, besides: int = 0,
+    others: int = 0, url_bytes: int = 0,
 ) -> MemoryPlan:  # fmt: skip
     """Divide the budget for a run that is resumed, whose `facts` have what decides its course.
 
@@ -162,14 +162,14 @@ def plan_again(
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needs = _Needs(manifest, options, width, kept, besides)
+    needs = _Needs(manifest, options, width, others, url_bytes)
     least = needs.fixed + needs.group(group)
     copied = -(-entries * needs.copy // max(manifest.nnz, 1))
     if not ALL_SOLVERS[options.solver].l1:
         copied = needs.copies(copied)
     elif entries >= manifest.nnz:
         copied += PRODUCTS_BYTES
-    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.making)
+    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.final_models)
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -207,8 +207,8 @@ class _Needs:
     fixed : int               what does not depend on the group: the program; weight vectors, but
                               for Newton steps; what L1 regularisation has of all rows
     newton, hessian : int     vectors of Newton steps, and the Hessian of each model
-    making : int              making models of what was trained, where features were renumbered: the
-                              indices of features, a sorted copy, and the file they are read from
+    final_models : int        the program, while it makes models of what was trained, if features
+                              were renumbered: with their indices, a sorted copy, and their file
     copy : int                a copy of all rows; for L1 regularisation, of all columns
     with_copies : int         what is added where rows are copied: those that threads unpack at a
                               time, for as many threads as can be used, as results must not depend
@@ -218,26 +218,26 @@ class _Needs:
     """
 
     def __init__(
-        self, manifest: Manifest, options: TrainOptions, width: int, kept: int, besides: int
+        self, manifest: Manifest, options: TrainOptions, width: int, others: int, url_bytes: int
     ) -> None:
-        self._manifest, self._options, self._width, self._kept = manifest, options, width, kept
+        self._manifest, self._options, self._width, self._others = manifest, options, width, others
         solver, n, d = ALL_SOLVERS[options.solver], manifest.n_rows, manifest.n_features
         trained = width * weight_bytes(manifest)
-        self._models = (width + kept) * model_bytes(manifest)
+        self._models = (width + others) * model_bytes(manifest)
         of_newton = NEWTON_VECTORS + (not solver.smooth)  # one more steps to proximal points
         if options.method == "newton":
             vectors = L1_VECTORS if solver.l1 else of_newton + 1
         else:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
         vectors += options.patience is not None
-        self._program = PROCESS_BYTES + besides + _manifest_bytes(manifest)
+        self._program = PROCESS_BYTES + url_bytes + _manifest_bytes(manifest)
         self._trained = vectors * width
-        self._vectors = vectors * trained + kept * model_bytes(manifest)
+        self._vectors = vectors * trained + others * model_bytes(manifest)
         self.fixed = self._program + self._vectors
         self.newton = of_newton * trained
         self.hessian = 8 * (d + 1) ** 2 * width
         made_from = trained + 12 * d
-        self.making = self._program + self._models + made_from if manifest.renumbered else 0
+        self.final_models = self._program + self._models + made_from if manifest.renumbered else 0
         self.copy = working_set_bytes(manifest, n, manifest.nnz)
         if solver.l1:
             entry = 2 + np.dtype(column_type(manifest, options)).itemsize
@@ -302,23 +302,23 @@ class _Needs:
             f"{format_size(self._program)}, "
         )
         if group < 1 or needed > budget:
-            kept = f" and {self._kept} of {manifest.dimension}" if self._kept else ""
+            others = f" and {self._others} of {manifest.dimension}" if self._others else ""
             smaller = ", or a smaller --group" if group > 1 else ", or split into more blocks"
             if self.fixed > budget:  # whatever blocks take
                 smaller = ""
             raise MemoryBudgetError(
                 f"{too_small}{self._trained} weight vectors of "
-                f"{counted(manifest.n_features, 'feature')}{kept} {format_size(self._vectors)}, "
+                f"{counted(manifest.n_features, 'feature')}{others} {format_size(self._vectors)}, "
                 f"and {max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of "
                 f"the next group, {format_size(blocks)}",
-                f"give --memory {enough(max(needed, self.making))} or more" + smaller,
+                f"give --memory {enough(max(needed, self.final_models))} or more" + smaller,
             )
-        if self.making > budget:
+        if self.final_models > budget:
             raise MemoryBudgetError(
-                f"{too_small}{self._width + self._kept} weight vectors of a model of "
+                f"{too_small}{self._width + self._others} weight vectors of a model of "
                 f"{counted(manifest.dimension, 'feature')} {format_size(self._models)}, and what "
                 f"they are made from, of the {manifest.n_features} features that occur, "
-                f"{format_size(self.making - self._program - self._models)}",
-                f"give --memory {enough(self.making)} or more, or split with --hash-bits",
+                f"{format_size(self.final_models - self._program - self._models)}",
+                f"give --memory {enough(self.final_models)} or more, or split with --hash-bits",
             )
         return budget - needed

@@ -31,7 +31,7 @@ from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
 Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int, float], Outcome]
-"""Trains what a task asks for, as `loop.optimise` does; the last two are `kept` and `spent_s`."""
+"""Trains what a task asks for, as `loop.optimise`; the last are `others` and `spent_s`."""
 
 
 class AnotherRun(MismatchError):
@@ -44,15 +44,15 @@ def split_to_fit(
     n_units: int,
     listener: Listener,
     unit: int = 1,
-    kept: int = 0,
+    others: int = 0,
 ) -> list[slice]:
     """Divide units of models into as few equal parts as fit the memory budget; warn of several.
 
-    A unit has as many models, which must be trained together. Where there is more than one part, so
-    many weight vectors are `kept` besides those that are trained. MemoryBudgetError is raised if
-    the budget does not hold a single unit.
+    A unit has `unit` models, which must be trained together. `others` are the weight vectors that
+    memory holds next to those that are trained, if there are several parts. MemoryBudgetError is
+    raised if the budget does not hold a single unit.
     """
-    size = size_that_fits(store.manifest, options, n_units, unit, kept, store.fetching_bytes)
+    size = size_that_fits(store.manifest, options, n_units, unit, others, store.fetching_bytes)
     parts = _divided(n_units, size)
     if len(parts) > 1:
         trained = f"they are trained in {len(parts)} parts, each with passes of its own"
@@ -80,7 +80,7 @@ def _parts(
     if n_parts == 1 or (n_parts is None and options.evaluate is not None):
         return []
     if n_parts is None:
-        return split_to_fit(store, options, n, listener, kept=n)
+        return split_to_fit(store, options, n, listener, others=n)
     parts, why, instead = _divided(n, -(-n // n_parts)), "", "give"
     if options.evaluate is not None:
         why, instead = (
@@ -106,18 +106,18 @@ def size_that_fits(
     options: TrainOptions,
     n_units: int,
     unit: int = 1,
-    kept: int = 0,
-    besides: int = 0,
+    others: int = 0,
+    url_bytes: int = 0,
 ) -> int:
     """Return how many units the largest of equal parts has that fits the budget.
 
-    Arguments and errors are as for `split_to_fit`; `besides` are bytes that are taken otherwise.
+    Arguments and errors are as for `split_to_fit`; `url_bytes` are as for `plan_memory`.
     """
 
     def fits(size: int) -> bool:
-        width, others = n_columns(size * unit), kept if size < n_units else 0
+        width, more = n_columns(size * unit), others if size < n_units else 0
         plan = plan_that_fits if size > 1 else plan_memory  # which says why it does not fit
-        return plan(manifest, options, width, others, besides) is not None
+        return plan(manifest, options, width, more, url_bytes) is not None
 
     sizes = (-(-n_units // n_parts) for n_parts in range(1, n_units + 1))
     return next(filter(fits, sizes))
@@ -146,20 +146,20 @@ def train_in_parts(
 
     began = time.monotonic()
 
-    def trained(options: TrainOptions, task: Task, own: Path, kept: int) -> Outcome:
+    def trained(options: TrainOptions, task: Task, own: Path, others: int) -> Outcome:
         spent_s = time.monotonic() - began
         if options.resume and own != folders[0] and not (own / NAME).exists():
             # the run was broken off before this part: it begins as the parts before it did
             warm = bool(folders_before(own))
             options = dataclasses.replace(options, resume=False, warm_start=warm)
         try:
-            outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
+            outcome = optimise(store, options, task, own, listener, halt, others, spent_s)
         except AnotherRun:
             if own == folders[0]:
                 raise
             # a part before it was resumed, but this one has to start from what is there
             options = dataclasses.replace(options, resume=False, warm_start=True)
-            outcome = optimise(store, options, task, own, listener, halt, kept, spent_s)
+            outcome = optimise(store, options, task, own, listener, halt, others, spent_s)
         finally:
             remove_if_empty(own, store.folder)
         weights = to_input(outcome.weights, store.folder, store.manifest)

@@ -375,12 +375,12 @@ def test_a_damaged_note(remote):
 def test_memory_for_fetching_is_that_of_decoded_blocks_if_there_are_any(local):
     manifest, taken = local.manifest, mirror.FETCHING_BYTES
     ample = TrainOptions(memory_bytes=1 << 30)
-    plan, with_url = (plan_memory(manifest, ample, besides=n) for n in (0, taken))
+    plan, with_url = (plan_memory(manifest, ample, url_bytes=n) for n in (0, taken))
     assert with_url.pin_bytes == plan.pin_bytes - taken
     assert with_url.group == plan.group
     tight = TrainOptions(memory_bytes=(98 << 20) + taken)
     plan = plan_memory(manifest, TrainOptions(memory_bytes=98 << 20))
-    found = plan_memory(manifest, tight, besides=taken)
+    found = plan_memory(manifest, tight, url_bytes=taken)
     assert found.pin_bytes in (plan.pin_bytes, plan.pin_bytes + (98 << 20))
     with pytest.raises(MemoryBudgetError, match="the program takes 168M"):
-        plan_memory(manifest, TrainOptions(memory_bytes=98 << 20), besides=taken)
+        plan_memory(manifest, TrainOptions(memory_bytes=98 << 20), url_bytes=taken)

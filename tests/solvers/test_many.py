@@ -304,7 +304,7 @@ def wide(tmp_path):
     while high - low > 1 << 14:
         middle = (low + high) // 2
         try:
-            plan_memory(store.manifest, replace(options, memory_bytes=middle), 2, kept=6)
+            plan_memory(store.manifest, replace(options, memory_bytes=middle), 2, others=6)
             high = middle
         except MemoryBudgetError:
             low = middle
@@ -357,7 +357,7 @@ def test_the_budget_named_for_parts_to_resume_is_enough(tmp_path):
             middle = (low + high) // 2
             try:
                 found = plan_memory(
-                    store.manifest, replace(options, memory_bytes=middle), 2, kept=6
+                    store.manifest, replace(options, memory_bytes=middle), 2, others=6
                 )
                 low, high = (low, middle) if fits(found) else (middle, high)
             except MemoryBudgetError:

@@ -167,11 +167,11 @@ def test_a_budget_that_holds_little_more_than_is_needed(large, options):
 
 @pytest.mark.parametrize("group", [None, 1, 3, 50])
 @pytest.mark.parametrize("width", [1, 2, 9])
-@pytest.mark.parametrize("kept", [0, 20])
-@pytest.mark.parametrize("besides", [0, 5 * MIB])
-def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, kept, besides):
+@pytest.mark.parametrize("others", [0, 20])
+@pytest.mark.parametrize("url_bytes", [0, 5 * MIB])
+def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, others, url_bytes):
     """As it is read from the message; every plan of a size is tried."""
-    sizes = width, kept, besides
+    sizes = width, others, url_bytes
     for n_blocks, n_features, memory in product(
         (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (1, 110, 140, 300)
     ):

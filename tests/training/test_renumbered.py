@@ -138,8 +138,8 @@ def test_a_model_that_the_budget_does_not_hold(tmp_path):
     assert plan_again(store.manifest, options, facts).group == plan.group
     with pytest.raises(MemoryBudgetError, match="the run to resume needs"):
         plan_again(store.manifest, replace(options, memory_bytes=256 << 20), facts)
-    besides = 5 << 20  # of a store on a URL
+    url_bytes = 5 << 20  # of a store on a URL
     with pytest.raises(MemoryBudgetError, match="give --memory 314M or more"):
-        plan_memory(store.manifest, replace(options, memory_bytes=256 << 20), 1, 0, besides)
+        plan_memory(store.manifest, replace(options, memory_bytes=256 << 20), 1, 0, url_bytes)
     model = train(store, options)
     assert np.flatnonzero(model.weights[:, 0]).tolist() == [0, 29_999_999]
