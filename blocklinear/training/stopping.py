@@ -12,7 +12,7 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.one_class import ONE_CLASS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
+from blocklinear.solvers.protocol import Estimate, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
 ONE_TARGET = "all rows have the same target, of which there is nothing to learn"
@@ -25,9 +25,12 @@ LEAST_SAMPLED = 0.1
 """Of the goal: a sample that tells of a smaller gap does so by chance."""
 FORESIGHT = 32
 """Outer iterations before their rate is taken to tell that the limit on them will come first."""
-_LEARNED = (
-    "_scale", "_moved", "_best", "_halfway", "_warned", "_believed", "_taken", "_looked", "_earlier"
-)  # fmt: skip
+_LEARNED = {
+    "scale": "_scale", "moved": "_moved", "best": "_best", "warned": "_warned",
+    "believed": "_believed", "taken": "_work", "looked": "_work_measured",
+    "halfway": "_gap_measured", "earlier": "_measured_before",
+}  # fmt: skip
+"""Attributes that a checkpoint has, by their names there."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +75,20 @@ class Stopping:
         self.spent_s = 0.0
         self._scale = DOUBT  # of gaps, to what some rows tell
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
-        self._halfway, self._warned = math.inf, False
-        self._taken = self._looked = 0.0  # by all outer iterations, and those before `_halfway`
-        self._earlier = [0.0, math.inf]  # what `_looked` and `_halfway` were before
+        self._warned, self._work = False, 0.0  # of all outer iterations, in entries
+        self._work_measured, self._gap_measured = 0.0, math.inf  # when the rate was measured last
+        self._measured_before = [0.0, math.inf]  # and the time before
         self._believed = math.inf  # the smallest gap that no certificate has refuted
 
     @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
-        return attributes(self, _LEARNED)
+        return {name: getattr(self, of) for name, of in _LEARNED.items()}
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        take_attributes(self, _LEARNED, state)
+        own = {of.lstrip("_"): state[name] for name, of in _LEARNED.items()}
+        take_attributes(self, _LEARNED.values(), own)
 
     @property
     def goal(self) -> float:
@@ -153,38 +157,37 @@ class Stopping:
     def remaining(self, report: OuterIteration, took: float) -> float | None:
         """Return how many more outer iterations like the last one the goal takes, at this rate.
 
-        The rate is measured whenever all have taken twice as much as when it was measured last: by
-        how much they have divided the gap since, or the violation where no gap was asked for; and
-        after `FORESIGHT` since the time before. In between, and at first, the answer is None. What
-        the last one `took` is in entries worked on.
+        The rate is how fast the gap falls with work, or the violation where no gap was asked for.
+        It is measured whenever the work of all outer iterations has doubled, and after `FORESIGHT`
+        of them. In between, and at first, return None. The last one `took` so many entries.
         """
-        self._taken += took
-        doubled = self._taken >= 2.0 * self._looked
+        self._work += took
+        doubled = self._work >= 2.0 * self._work_measured
         if self.options.method == "pegasos" or not (doubled or report.outer == FORESIGHT):
             return None
         now, goal = self._believed, self.options.gap
         if goal is None:
             now, goal = self._best[2], self.options.tolerance or 0.0
-        taken, before = self._earlier
+        work, before = self._measured_before
         if doubled:
-            taken, before = self._earlier = [self._looked, self._halfway]
-            self._looked, self._halfway = self._taken, now
+            work, before = self._measured_before = [self._work_measured, self._gap_measured]
+            self._work_measured, self._gap_measured = self._work, now
         if before == math.inf or now <= goal:
             return None
         if now >= before:
             return math.inf
-        return math.log(now / goal) / math.log(before / now) * (self._taken - taken) / took
+        return math.log(now / goal) / math.log(before / now) * (self._work - work) / took
 
     def too_many(
         self, report: OuterIteration, remaining: float, took: float, instead: float = math.inf
     ) -> bool:
         """Say whether so many more outer iterations are too many for coordinate descent.
 
-        They are if the limit comes before. They also are if another method, which takes as long as
-        `instead` of them, needs less than they do and less than all so far have taken: both methods
-        together then take at most twice as long as the better one alone.
+        They are if the limit comes first. They also are if another method, which takes as long as
+        `instead` of them, takes less than they do and less than all have taken so far: both methods
+        in a row then take at most twice as long as the better one alone.
         """
-        if instead * took < min(remaining * took, self._taken):
+        if instead * took < min(remaining * took, self._work):
             return True
         limit = self.options.max_outer or math.inf
         return report.outer >= FORESIGHT and report.outer + remaining > limit
