@@ -181,12 +181,12 @@ def _without_newton() -> Iterator[None]:
     """Let Newton's method not take over until the end of the block, however slow descent is."""
     from blocklinear.training.run import Run
 
-    may_go_over = Run.may_go_over
-    Run.may_go_over = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    may_switch = Run.may_switch
+    Run.may_switch = property(lambda self: False)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        Run.may_go_over = may_go_over  # type: ignore[method-assign]
+        Run.may_switch = may_switch  # type: ignore[method-assign]
 
 
 def _hurry_to_newton() -> None:

@@ -174,8 +174,8 @@ class Trainee(ABC):
     def adopt(self, weights: Floats) -> None:
         """Make other weights of one problem, float64[n_features + 1, M], the candidates."""
 
-    def successor(self, enough_products: float) -> "Solver | None":
-        """Return the solver that goes on from here where this one is slow, if there is one.
+    def to_newton(self, enough_products: float) -> "Solver | None":
+        """Return Newton's method, to go on from here; None if it cannot.
 
         Parameters
         ----------

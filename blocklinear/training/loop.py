@@ -280,8 +280,8 @@ def converge(run: Run) -> Outcome:
         if seen.new and run.out_of_patience:
             return _finish_with_best(run, report)
         ending, stalled = stopping.exhausted(report), stopping.stalled(report, seen)
-        goes_over = run.may_go_over
-        ending = ending or (None if goes_over else stalled)
+        may_switch = run.may_switch
+        ending = ending or (None if may_switch else stalled)
         if ending or stopping.wants_certificate(report, seen):
             try:
                 certificate = run.certify(None if ending else run.options.gap)
@@ -304,10 +304,10 @@ def converge(run: Run) -> Outcome:
         took = run.took(report)
         remaining = None if seen.exact else stopping.remaining(report, took)
         slow = remaining is not None and stopping.too_many(
-            report, remaining, took, run.successor_takes(report)
+            report, remaining, took, run.newton_takes(report)
         )
-        if goes_over and (stalled or (slow and run.successor_may_help(report))):
-            run.go_over()
+        if may_switch and (stalled or (slow and run.newton_may_help(report))):
+            run.switch_to_newton()
         elif slow and (warning := stopping.too_slow(report)):
             run.listener(SlowlyConverging(warning))
         run.decided = True
@@ -343,6 +343,6 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
         weights=chosen.reshape(len(chosen), -1),
         certificates=run.solver.proven() or [certificate],
         outer=run.outer,
-        newton=run.outer - run.descended if run.descended is not None else 0,
+        newton=run.outer - run.switched_at if run.switched_at is not None else 0,
         stopped=ending.why if ending else "converged",
     )

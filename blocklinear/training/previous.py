@@ -90,8 +90,8 @@ class Previous:
         self.bounded = ALL_SOLVERS[self.course["solver"]].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        self._descended = facts["descended"] is not None
-        self._is_sum = self.has_w and not self._descended and self.course["method"] == "dual"
+        self._switched = facts["descended"] is not None
+        self._is_sum = self.has_w and not self._switched and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
@@ -195,7 +195,7 @@ class Previous:
         state = self._state
         if "l1" in state:
             return [model["first_violation"] for model in state["l1"]["models"]]
-        if "newton" not in state or self._descended:
+        if "newton" not in state or self._switched:
             return []
         numbers = state.get("by_pass", [[0]])
         parts = zip(numbers, state["newton"], strict=True)

@@ -41,7 +41,7 @@ Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
 _PLANNED = "group", "working_set_entries", "newton", "hessian"
-_REACHED = "outer", "done", "decided", "descended"
+_REACHED = "outer", "done", "decided"
 _ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries"
 
 
@@ -87,7 +87,7 @@ class Run(ABC):
     outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
-    descended : int or None   outer iterations before the solver's successor took over
+    switched_at : int or None           outer iterations before the switch to Newton's method
     """
 
     manifest: Manifest
@@ -110,7 +110,7 @@ class Run(ABC):
         self._started = self._saved_at = time.monotonic()
         self._asked_at: float | None = None
         self.outer, self.done, self.decided = 0, 0, False
-        self.descended: int | None = None
+        self.switched_at: int | None = None
         self.times = Times()
         self._begun = Times()  # what loading the next outer iteration's first group took
 
@@ -188,6 +188,7 @@ class Run(ABC):
             **attributes(self.memory, _PLANNED),
             "finished": False,
             **attributes(self, _REACHED),
+            "descended": self.switched_at,
             "stopping": self.stopping.state,
             "method": self.solver.state,
             "best": [self._best_at, self._best_score] if self._best_at else None,
@@ -214,7 +215,7 @@ class Run(ABC):
         if self.options.patience and facts["best"]:
             self._best_at, self._best_score = facts["best"]
         if facts["descended"] is not None:
-            self._succeed(facts["descended"])
+            self._switch(facts["descended"])
         by_pass = self.solver.state.get("by_pass", [])
         try:
             if facts["method"].get("by_pass", []) != by_pass:
@@ -254,9 +255,9 @@ class Run(ABC):
         return report, seen
 
     @property
-    def may_go_over(self) -> bool:
-        """Whether there is room for a successor of the solver, and none has taken over."""
-        return self.memory.newton and self.descended is None
+    def may_switch(self) -> bool:
+        """Whether the run is still by coordinate descent, and has room for Newton's method."""
+        return self.memory.newton and self.switched_at is None
 
     @property
     def _overhead(self) -> float:
@@ -269,17 +270,17 @@ class Run(ABC):
         steps = report.steps / max(report.n_models, 1)
         return costs.descent_work(self.options.solver, report.entries, steps) + self._overhead
 
-    def successor_takes(self, report: OuterIteration) -> float:
-        """Return how many outer iterations like the last one a successor of the solver takes.
+    def newton_takes(self, report: OuterIteration) -> float:
+        """Return what Newton's method takes, in outer iterations like the last one.
 
-        Infinitely many if nothing is known: without room for the Hessian, or with too few rows in
-        it, or where proximal points, which may take thousands of products, would come to the limit
-        before it is added up. One model is taken to need what is usual. Several are taken to add
-        the Hessian up in each pass, as the slowest counts; but of a smooth loss to need less than
-        `FORESIGHT` outer iterations, as products often are enough.
+        Infinite where it is not known: without room for the Hessian, or with too few rows in it; or
+        where proximal points come to the limit before they add it up, after many products. One
+        model takes the usual number of passes. Several models add the Hessian up in each pass, as
+        the slowest counts; with a smooth loss, where products are often enough, they are taken to
+        need less than `FORESIGHT` outer iterations.
         """
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
-        smooth, known = ALL_SOLVERS[solver].smooth, self.may_go_over and self.memory.hessian
+        smooth, known = ALL_SOLVERS[solver].smooth, self.may_switch and self.memory.hessian
         early = smooth or costs.enough_products(self.manifest, True) <= left
         if not (known and early) or self._knows_too_few(report):
             return math.inf
@@ -292,8 +293,8 @@ class Run(ABC):
         n_sv = report.n_sv / max(report.n_models, 1)
         return costs.knows_too_few(self.options.solver, self.manifest, n_sv)
 
-    def successor_may_help(self, report: OuterIteration) -> bool:
-        """Return whether a successor of the solver may converge where the limit would come first.
+    def newton_may_help(self, report: OuterIteration) -> bool:
+        """Return whether Newton's method may converge before the limit on outer iterations.
 
         Not by conjugate gradients alone, where the Hessian has too few rows for steps to be long
         (700,000 file names, C = 100, squared hinge loss: 1,000 products end 2.5 % above the
@@ -301,9 +302,9 @@ class Run(ABC):
         """
         return self.memory.hessian or not self._knows_too_few(report)
 
-    def go_over(self) -> None:
-        """Let the solver's successor go on."""
-        self._succeed(self.outer)
+    def switch_to_newton(self) -> None:
+        """Go on by Newton's method."""
+        self._switch(self.outer)
         smooth = ALL_SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         message = (
@@ -312,11 +313,11 @@ class Run(ABC):
         )
         self.listener(GoesOver(message))
 
-    def _succeed(self, outer: int) -> None:
-        successor = self.solver.successor(costs.enough_products(self.manifest, self.memory.hessian))
-        if successor is None:
+    def _switch(self, outer: int) -> None:
+        newton = self.solver.to_newton(costs.enough_products(self.manifest, self.memory.hessian))
+        if newton is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
-        self.solver, self.descended = successor, outer
+        self.solver, self.switched_at = newton, outer
         self.options = self.stopping.options = self.options.without_violation()
 
     def _scored(self, held_out: HeldOut, weights: Floats) -> tuple[dict[str, Any], float]:

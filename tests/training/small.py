@@ -117,7 +117,7 @@ def newton_after(monkeypatch, outer):
 
 def descent_alone(monkeypatch):
     """Let no other method go on after coordinate descent."""
-    monkeypatch.setattr(Run, "may_go_over", False)
+    monkeypatch.setattr(Run, "may_switch", False)
 
 
 def random_problem(seed, solver=None):

@@ -312,14 +312,14 @@ def test_a_limit_counts_only_once_the_rate_is_known():
     assert not too_many(after(32), 8.0, 1.0)
 
 
-def a_run(store, options, descended=None, costs=(), **memory):
+def a_run(store, options, switched_at=None, costs=(), **memory):
     """A run of descent that has not begun, with a memory plan that is changed so."""
     plan = replace(plan_memory(store.manifest, options), **memory)
     folder, solver = store.folder / "runs" / "none", SimpleNamespace(costs=costs)
     run = GroupRun(
         store.manifest, options, plan, solver, None, folder, Heard(), lambda: False, None
     )
-    run.descended = descended
+    run.switched_at = switched_at
     return run
 
 
@@ -334,20 +334,20 @@ def test_what_follows_on_descent_takes_is_counted_in_its_outer_iterations(two, s
         return run
 
     run, report = large(), after(4, steps=3 * rows, entries=3 * nnz, n_models=1)
-    takes, took = run.successor_takes(report), run.took(report)
+    takes, took = run.newton_takes(report), run.took(report)
     assert 0.0 < takes < passes / 3  # three passes of descent are more work than three of these
     # an outer iteration that does half of the work: twice as many, but for the overhead of each
     half = replace(report, steps=report.steps / 2, entries=report.entries / 2)
-    assert run.successor_takes(half) * run.took(half) == pytest.approx(takes * took)
-    assert 1.9 * takes < run.successor_takes(half) < 2.0 * takes
+    assert run.newton_takes(half) * run.took(half) == pytest.approx(takes * took)
+    assert 1.9 * takes < run.newton_takes(half) < 2.0 * takes
     # steps of all models are counted, and those of one compared
     several = replace(report, steps=5 * report.steps, n_models=5)
     of_each = large(costs=[1.0] * 5)
-    assert of_each.successor_takes(several) == of_each.successor_takes(replace(report, n_models=1))
+    assert of_each.newton_takes(several) == of_each.newton_takes(replace(report, n_models=1))
     # to load all rows, for a pass or a product, takes as long as an epoch of hinge loss
     loads, loading = large(group=2), nnz + 40.0 * rows
     assert loads.took(report) == took + loading
-    assert loads.successor_takes(report) * loads.took(report) == pytest.approx(
+    assert loads.newton_takes(report) * loads.took(report) == pytest.approx(
         takes * took + passes * loading
     )
 
@@ -356,7 +356,7 @@ def test_passes_over_few_rows_take_as_long_as_their_overhead(two):
     problem, store = two
     run = a_run(store, problem.options(solver=3))
     few = after(4, steps=store.manifest.n_rows, entries=store.manifest.nnz)
-    assert run.successor_takes(few) == pytest.approx(84.0, rel=0.1)
+    assert run.newton_takes(few) == pytest.approx(84.0, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_products_alone_are_no_way_out_where_the_hessian_knows_few_rows(
     problem, store = two
     run = a_run(store, problem.options(solver=solver), newton=True, hessian=hessian)
     run.manifest = replace(store.manifest, n_rows=10**6, n_features=n_features)
-    assert run.successor_may_help(after(64, n_sv=10**4)) is helps
+    assert run.newton_may_help(after(64, n_sv=10**4)) is helps
 
 
 @pytest.mark.parametrize(("solver", "most"), [(1, 31), (7, 31), (3, math.inf), (13, math.inf)])
@@ -384,7 +384,7 @@ def test_a_large_hessian_is_the_most_that_several_models_take(two, solver, most)
     run = a_run(store, problem.options(solver=solver), costs=[1.0] * 3)
     run.manifest = replace(store.manifest, n_features=20_000)
     report = after(32, steps=store.manifest.n_rows, entries=store.manifest.nnz)
-    assert min(run.successor_takes(report), 1000) == min(most, 1000)
+    assert min(run.newton_takes(report), 1000) == min(most, 1000)
 
 
 @pytest.mark.parametrize(("solver", "passes"), [(1, 16), (7, 16), (3, 84), (13, 84)])
@@ -393,9 +393,9 @@ def test_one_model_takes_what_is_usual(two, solver, passes):
     problem, store = two
     run = a_run(store, problem.options(solver=solver))
     report = after(4, entries=store.manifest.nnz, steps=0)
-    assert run.successor_takes(report) == passes
+    assert run.newton_takes(report) == passes
     run.manifest = replace(store.manifest, n_features=300)
-    assert run.successor_takes(report) == passes
+    assert run.newton_takes(report) == passes
 
 
 @pytest.mark.parametrize(("solver", "takes"), [(1, 16), (7, 16), (3, math.inf), (13, math.inf)])
@@ -405,21 +405,21 @@ def test_proximal_points_need_the_hessian_before_the_limit(two, solver, takes):
     report = after(4, entries=store.manifest.nnz, steps=0)
     run = a_run(store, problem.options(solver=solver))
     run.manifest = replace(store.manifest, n_features=20_000)
-    assert run.successor_takes(report) == takes
+    assert run.newton_takes(report) == takes
     run.manifest = replace(store.manifest, n_features=300)  # after 190 products
     run.options = replace(run.options, max_outer=100)
-    assert run.successor_takes(report) == takes
+    assert run.newton_takes(report) == takes
 
 
 @pytest.mark.parametrize("solver", [1, 3])
 def test_nothing_is_known_of_what_cannot_follow(two, solver):
     problem, store = two
     options, report = problem.options(solver=solver), after(4, steps=10**9, entries=10**9)
-    assert a_run(store, options).successor_takes(report) < 1.0
-    for why in ({"hessian": False}, {"newton": False}, {"descended": 2}):
-        assert a_run(store, options, **why).successor_takes(report) == math.inf
+    assert a_run(store, options).newton_takes(report) < 1.0
+    for why in ({"hessian": False}, {"newton": False}, {"switched_at": 2}):
+        assert a_run(store, options, **why).newton_takes(report) == math.inf
     for other in ({"average": True}, {"solver": 4}):
-        assert a_run(store, problem.options(**other)).successor_takes(report) == math.inf
+        assert a_run(store, problem.options(**other)).newton_takes(report) == math.inf
 
 
 @pytest.mark.parametrize(("solver", "known"), [(1, False), (7, True), (12, False)])
@@ -430,10 +430,10 @@ def test_nothing_is_known_of_steps_where_few_of_few_rows_have_a_loss(two, solver
     report = after(4, steps=10**9, entries=10**9, n_sv=few)
     run = a_run(store, problem.options(solver=solver))
     run.manifest = replace(store.manifest, n_features=n_features)
-    assert (run.successor_takes(report) < math.inf) is known
-    assert run.successor_takes(replace(report, n_sv=few + 1)) < 1.0
+    assert (run.newton_takes(report) < math.inf) is known
+    assert run.newton_takes(replace(report, n_sv=few + 1)) < 1.0
     run.manifest = replace(store.manifest, n_features=n_features - 1)
-    assert run.successor_takes(replace(report, n_sv=0)) < 1.0
+    assert run.newton_takes(replace(report, n_sv=0)) < 1.0
 
 
 @pytest.mark.parametrize("cost", [30.0, 1000.0])
