@@ -101,7 +101,7 @@ class DistributedDescent(Trainee):
         self._allocate()
         self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
-        self._kept: list[list[Any]] = []  # rounds, models, steps: the last of models dropped since
+        self._earlier_rounds: list[list[Any]] = []  # last rounds of dropped models
         self._taken = np.zeros(0)  # the step along the change of each
         self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
         self._adopted = False
@@ -133,7 +133,7 @@ class DistributedDescent(Trainee):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         return self._job.task.facts | self._proven.state | {
             "parts": self._job.n_parts, "written": self._written, "first": self.first,
-            "kept": self._kept,
+            "kept": self._earlier_rounds,
         }  # fmt: skip
 
     @state.setter
@@ -150,7 +150,7 @@ class DistributedDescent(Trainee):
         self._proven.trained = [np.array(some, np.int64) for some in trained]
         self._allocate()
         self._written, self._taken = list(written), np.zeros(len(written))
-        self.first, self._kept = state.get("first", 0), list(state.get("kept", []))
+        self.first, self._earlier_rounds = state.get("first", 0), list(state.get("kept", []))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -426,29 +426,30 @@ class DistributedDescent(Trainee):
         goal = self._job.options.gap
         if goal is None or self._models is None:
             return False
-        kept = self._proven.unsolved(goal, self._job.options.tolerance, self._violations())
-        if all(some.all() for some in kept):
+        staying = self._proven.unsolved(goal, self._job.options.tolerance, self._violations())
+        if all(some.all() for some in staying):
             return False
-        self._drop(kept)
+        self._drop(staying)
         return True
 
-    def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
-        """Go on with some models of each weight vectors, and only with those that have any.
+    def _drop(self, staying: list[NDArray[np.bool_]]) -> None:
+        """Train only the models that are `staying`, and only the weight vectors that have any.
 
-        The alpha of the others stays in the files of this round.
+        The alpha of the others stays in the files of this round: note its number, the models it
+        wrote, and their steps.
         """
-        self._kept.append([self.outer, self._written, self._taken.tolist()])
+        self._earlier_rounds.append([self.outer, self._written, self._taken.tolist()])
         before = {
             name: getattr(self, name)
             for name in ("W", "average", "_terms", "_stats", "_gain", "_first", "_multiplier")
         }
-        left = [k for k, some in enumerate(kept) if some.any()]
-        self._proven.trained = [self._proven.trained[k][kept[k]] for k in left]
+        left = [k for k, some in enumerate(staying) if some.any()]
+        self._proven.trained = [self._proven.trained[k][staying[k]] for k in left]
         self._allocate()
         for name, arrays in before.items():
             axis = 0 if name in ("_terms", "_gain", "_first") else 1
             for now, k in zip(getattr(self, name), left, strict=bool(arrays)):
-                now[:] = np.compress(kept[k], arrays[k], axis)
+                now[:] = np.compress(staying[k], arrays[k], axis)
         self._left, self._futures, self.dropped = None, {}, True
 
     def chosen(self, certificate: Certificate) -> Floats:

@@ -443,13 +443,13 @@ class BlockDescentOfMany(BlockDescent):
         self._proven.take_certificates(state, self._options.gap)
         self._drop([np.isin(own, numbers) for own, numbers in pairs])
 
-    def _drop(self, kept: list[NDArray[np.bool_]]) -> None:
+    def _drop(self, staying: list[NDArray[np.bool_]]) -> None:
         """Go on with some of the models of each of the vectors."""
         trained = self._proven.trained
-        for vectors, numbers, own in zip(self.vectors, trained, kept, strict=True):
+        for vectors, numbers, own in zip(self.vectors, trained, staying, strict=True):
             if not own.all():
                 vectors.drop(own, self._proven.averaged(numbers))
-        self._proven.trained = [of[own] for of, own in zip(trained, kept, strict=True)]
+        self._proven.trained = [of[own] for of, own in zip(trained, staying, strict=True)]
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -473,8 +473,7 @@ class BlockDescentOfMany(BlockDescent):
         if goal is None:
             return False
         violations = [vectors.violations() for vectors in self.vectors]
-        kept = self._proven.unsolved(goal, self._options.tolerance, violations)
-        self._drop(kept)
+        self._drop(self._proven.unsolved(goal, self._options.tolerance, violations))
         return len(self) < before
 
     def chosen(self, certificate: Certificate) -> Floats:

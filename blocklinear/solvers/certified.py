@@ -26,14 +26,14 @@ class Iterate:
 
     Attributes
     ----------
-    kept : tuple of str       attributes that a checkpoint keeps as numbers, or pairs of these
+    saved : tuple of str      attributes that checkpoints have, which are numbers or pairs of these
     certificate : Certificate or None   of its weights
     n_sv : int                rows with an alpha that is not 0
     violation, first_violation : float  how far the weights are from optimal; at the beginning
     new, final : bool         whether the last pass led to other weights; whether rounding ends it
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("n_sv", "violation", "first_violation", "new", "final")
+    saved: ClassVar[tuple[str, ...]] = ("n_sv", "violation", "first_violation", "new", "final")
 
     def __init__(self) -> None:
         self.certificate: Certificate | None = None
@@ -44,12 +44,12 @@ class Iterate:
     def state(self) -> dict[str, Any]:
         """All but arrays, as JSON."""
         proof = self.certificate and self.certificate.to_dict()
-        return {"certificate": proof} | attributes(self, self.kept)
+        return {"certificate": proof} | attributes(self, self.saved)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.certificate = state["certificate"] and Certificate(**state["certificate"])
-        take_attributes(self, self.kept, state)
+        take_attributes(self, self.saved, state)
 
 
 class CertifiedPasses(Solver):

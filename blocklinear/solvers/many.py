@@ -27,7 +27,7 @@ _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 
 
 @dataclass(frozen=True)
-class Kept:
+class Dropped:
     """Weights of models that were dropped.
 
     Attributes
@@ -39,7 +39,7 @@ class Kept:
     weights: Floats
     places: Places
 
-    def joined(self, source: Floats, columns: Places, places: Places) -> "Kept":
+    def joined(self, source: Floats, columns: Places, places: Places) -> "Dropped":
         """Return these and columns of others, whose columns of alpha are at `places`."""
         if not len(columns):
             return self
@@ -47,7 +47,7 @@ class Kept:
         weights = aligned_zeros(len(source), len(both))
         self.copy(weights, np.searchsorted(both, np.arange(both[-1] + 1)))
         copy_columns(source, columns, weights, np.searchsorted(both, places))
-        return Kept(weights, both)
+        return Dropped(weights, both)
 
     def copy(self, weights: Floats, to: Places) -> None:
         """Copy all columns to those of other weights, `to` for each column of alpha."""
@@ -59,8 +59,8 @@ class ManyModels(WeightVectors):
 
     Attributes
     ----------
-    certified, apart : Kept   of models that were dropped what was certified; and, where that is an
-                              average, the weights that belong to alpha, which a warm start wants
+    certified : Dropped       weights that were certified, of models that were dropped
+    apart : Dropped           where these are an average, the w of alpha, for a warm start
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class ManyModels(WeightVectors):
         n = len(models)
         super().__init__(n, n, manifest, options, folder, name, padded(n))
         self.models = models
-        self.certified = self.apart = Kept(np.zeros((len(self.W), 0)), np.zeros(0, np.int64))
+        self.certified = self.apart = Dropped(np.zeros((len(self.W), 0)), np.zeros(0, np.int64))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        kept = {"certified": self.certified.weights, "apart": self.apart.weights}
-        return super().arrays | {name: weights for name, weights in kept.items() if weights.size}
+        dropped = {"certified": self.certified.weights, "apart": self.apart.weights}
+        return super().arrays | {name: weights for name, weights in dropped.items() if weights.size}
 
     @property
     def feasible_set(self) -> Separate:
@@ -112,36 +112,36 @@ class ManyModels(WeightVectors):
             proof.sums, proof.reach,
         )  # fmt: skip
 
-    def drop(self, kept: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:
+    def drop(self, staying: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:
         """Go on with some of the models only.
 
-        Alpha of the others stays where it is, and their weights are kept. Weights of those that go
-        on move to the front of the memory they have, whose rest is given back: new pages take
-        longer.
+        The others keep their alpha, and go to `certified` and `apart`. The weights of those that
+        stay move to the front of their memory, and the rest of it is given back: to allocate new
+        memory takes longer.
 
         Parameters
         ----------
-        kept : bool[width]
+        staying : bool[width]         which models are still trained
         averaged : bool[width]        of which the average was certified
         """
-        places, columns = self.places, np.flatnonzero(kept)
-        for source, of in ((self.W, ~kept & ~averaged), (self.average, ~kept & averaged)):
+        places, columns = self.places, np.flatnonzero(staying)
+        for source, of in ((self.W, ~staying & ~averaged), (self.average, ~staying & averaged)):
             self.certified = self.certified.joined(source, np.flatnonzero(of), places[of])
-        apart = ~kept & averaged
+        apart = ~staying & averaged
         self.apart = self.apart.joined(self.W, np.flatnonzero(apart), places[apart])
-        self.places, self.width = places[kept], len(columns)
+        self.places, self.width = places[staying], len(columns)
         if self.averaged:
             self.average = self._some(self.average, columns)
         else:
             give_back(self.average)
             self.average = self._front(self.average)
         self.W = self._some(self.W, columns)
-        self._renumber(kept)
-        self.models = self.models.some(kept)
-        self.stats, self.terms = self.stats[:, kept].copy(), self.terms[kept]  # in C order
-        self._remaining = self._remaining[:, kept].copy()
-        self.goals, self._reported = self.goals[kept], self._reported[kept]
-        self._multiplier = self._multiplier[:, kept].copy()
+        self._renumber(staying)
+        self.models = self.models.some(staying)
+        self.stats, self.terms = self.stats[:, staying].copy(), self.terms[staying]  # in C order
+        self._remaining = self._remaining[:, staying].copy()
+        self.goals, self._reported = self.goals[staying], self._reported[staying]
+        self._multiplier = self._multiplier[:, staying].copy()
 
     def copy_certified(self, averaged: NDArray[np.bool_], weights: Floats, to: Places) -> None:
         """Copy what was certified of all models.
@@ -170,9 +170,9 @@ class ManyModels(WeightVectors):
         n, width = len(weights), padded(self.width)
         return weights.reshape(-1)[: n * width].reshape(n, width)
 
-    def _renumber(self, kept: NDArray[np.bool_]) -> None:
-        """Renumber the ranges for the models that are kept."""
-        number = np.concatenate(([0], np.cumsum(kept))).astype(np.uint16)
+    def _renumber(self, staying: NDArray[np.bool_]) -> None:
+        """Renumber the ranges for the models that are still trained."""
+        number = np.concatenate(([0], np.cumsum(staying))).astype(np.uint16)
         ranges = self._ranges.all
         for start in range(0, len(ranges), _PIECE):  # of all rows they would not fit the budget
             piece = ranges[start : start + _PIECE]

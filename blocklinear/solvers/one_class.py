@@ -194,9 +194,9 @@ class OneClassModel(WeightVectors):
             after = alpha[order]
             rho = _at(f, np.cumsum(bound), self.problem.nu * bound.sum())
             free = (after > 0.0) & (after < bound)
-            kept = free | (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
-            kept[rising[:1]] = kept[falling[:1]] = True  # no pair of blocks is kept apart
-            step.ranges[order] = np.where(kept, self.all_models, 0)
+            stays = free | (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
+            stays[rising[:1]] = stays[falling[:1]] = True  # no pair of blocks is kept apart
+            step.ranges[order] = np.where(stays, self.all_models, 0)
             step.priority[order] = (after - before) ** 2 * rows.sq_norm[order]
 
     def _terms_of(self, data: Floats, alpha: Floats) -> Floats:

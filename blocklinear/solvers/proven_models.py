@@ -56,8 +56,8 @@ class ProvenModels:
         found = state["certificates"]
         if len(found) != len(self.certificates):
             raise ValueError("there is a certificate too few, or too many")
-        kept = {number for numbers in state["trained"] for number in numbers}
-        gaps = [c["gap"] for number, c in enumerate(found) if number not in kept]
+        trained = {number for numbers in state["trained"] for number in numbers}
+        gaps = [c["gap"] for number, c in enumerate(found) if number not in trained]
         if gaps and (goal is None or max(gaps) > goal):
             raise MismatchError(
                 f"{counted(len(gaps), 'model was', 'models were')} finished with gaps up to "
@@ -106,10 +106,10 @@ class ProvenModels:
 
     def with_those_that_left(self, seen: Estimate) -> Estimate:
         """Return an estimate of the models that are trained as one of all."""
-        kept = np.concatenate(self.trained)
-        left = [c for k, c in enumerate(self.certificates) if c is not None and k not in kept]
+        trained = np.concatenate(self.trained)
+        left = [c for k, c in enumerate(self.certificates) if c is not None and k not in trained]
         gaps = np.array([math.inf if c is None else c.gap for c in self.certificates])
-        gaps[kept] = seen.gaps
+        gaps[trained] = seen.gaps
         return dataclasses.replace(
             seen,
             primal=seen.primal + sum(c.primal for c in left),

@@ -180,10 +180,10 @@ class WeightVectors(ABC):
             "goals": self.goals, "reported": self._reported,
             "since": self._since, "first": self.first_violation,
         } | {
-            name: array for name, array, kept in (
+            name: array for name, array, saved in (
                 ("average", self.average, self.averages),
                 ("multiplier", self._multiplier, self.free_bias),
-            ) if kept
+            ) if saved
         }  # fmt: skip
 
     @property
@@ -363,7 +363,7 @@ class WeightVectors(ABC):
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
         parts, done = min(max(step.passes, points, longest), max(len(order), 1)), 0
-        kept = np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
+        members = np.flatnonzero(step.ranges > 0)  # of bool, in a third of the time
         for number, part in enumerate(np.array_split(order, parts)):
             late = (number > 0 or epoch > 0) and step.cut_short()
             if late and epoch:
@@ -372,14 +372,14 @@ class WeightVectors(ABC):
             step.ranges[part] = self.all_models
             self._descend(step, part, AGAIN if epoch else FIRST)
             self._count(step.rows.entries(part), len(part), AGAIN if epoch else FIRST)
-            kept = _merged(kept, others, step.ranges)
+            members = _merged(members, others, step.ranges)
             due = (number + 1) * step.passes // parts
-            if late or (number < parts - 1 and len(kept) <= parts):
+            if late or (number < parts - 1 and len(members) <= parts):
                 due = done
             for again in range(done, due):
-                if not len(kept):
+                if not len(members):
                     break
-                kept = self._pass_over_group(step, epoch, again, kept)
+                members = self._pass_over_group(step, epoch, again, members)
             done = due
             resident = step.steps == 1 and number < parts - 1
             if resident and self._is_due(n_sampled(len(order))):
@@ -388,17 +388,17 @@ class WeightVectors(ABC):
                     break
 
     def _pass_over_group(
-        self, step: BlockStep, epoch: int, number: int, kept: NDArray[np.int64] | None = None
+        self, step: BlockStep, epoch: int, number: int, members: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """Pass over the working set of a group that holds all rows; return which then are in it.
+        """Pass over the working set of a group that holds all rows; return its rows after that.
 
-        Before it is those `kept`, if that is known.
+        `members` are its rows before, if known.
         """
-        kept = np.flatnonzero(step.ranges > 0) if kept is None else kept
-        order = kept[pass_order(len(kept), self._options.seed, step.outer, epoch, number)]
+        members = np.flatnonzero(step.ranges > 0) if members is None else members
+        order = members[pass_order(len(members), self._options.seed, step.outer, epoch, number)]
         self._descend(step, order, PASS, number)
         self._count(step.rows.entries(order), len(order), PASS)
-        return kept[step.ranges[kept] > 0]
+        return members[step.ranges[members] > 0]
 
     def pass_over(
         self, working_set: WorkingSet, outer: int, number: int, first: float, last: float
@@ -661,9 +661,9 @@ class WeightVectors(ABC):
 
 
 def _merged(
-    kept: NDArray[np.int64], others: NDArray[np.int64], ranges: ModelRanges
+    members: NDArray[np.int64], others: NDArray[np.int64], ranges: ModelRanges
 ) -> NDArray[np.int64]:
     """Return those of some sorted rows, and of others, that have a range; sorted, too."""
-    found = np.concatenate((kept[ranges[kept] > 0], np.sort(others[ranges[others] > 0])))
+    found = np.concatenate((members[ranges[members] > 0], np.sort(others[ranges[others] > 0])))
     found.sort(kind="stable")  # merges the two
     return found

@@ -144,7 +144,7 @@ class WorkingSet:
     def replace(
         self, group: Group, chosen: NDArray[np.int64], priority: Floats
     ) -> NDArray[np.bool_]:
-        """Make rows of a group those kept of its blocks; return which of all fit, bool[n_rows].
+        """Replace the rows of a group's blocks by chosen ones; return which fit, bool[n_rows].
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class WorkingSet:
         priority : float64[k] which to prefer where there is no room for all, for their length;
                               negative for rows at a bound
         """
-        rows, kept = group.rows, np.zeros(group.n_rows, np.bool_)
+        rows, packed = group.rows, np.zeros(group.n_rows, np.bool_)
         lengths = rows.lengths
         self._longest = max(self._longest, int(lengths.max(initial=0)))
         mantissas = np.empty(self._longest, np.int32)
@@ -160,11 +160,11 @@ class WorkingSet:
         weights = np.empty(0) if rows.weights is None else rows.weights
         for block, start, stop in zip(group.blocks, cuts[:-1], cuts[1:], strict=True):
             own, (begin, end) = chosen[start:stop], self._bounds[block : block + 2].tolist()
-            worth = priority[start:stop] / np.maximum(lengths[own], 1)
-            own, n_free = own[np.argsort(-worth, kind="stable")], int((worth >= 0.0).sum())
+            density = priority[start:stop] / np.maximum(lengths[own], 1)
+            own, n_free = own[np.argsort(-density, kind="stable")], int((density >= 0.0).sum())
             n = packed_rows.pack_rows(
                 own, begin, end, rows.positions, *rows.arrays,
-                rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, kept,
+                rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, packed,
             )  # fmt: skip
             table = self._table(begin, n)
             used = table.size + _words_of_rows(table, end)
@@ -172,11 +172,11 @@ class WorkingSet:
                 working_set_bytes(self._manifest, k, int(lengths[own[:k]].sum()))
                 for k in (n, n_free)
             )
-            wanted = used * free // unpacked if n else free // _WORD  # packed as well as those kept
+            wanted = used * free // unpacked if n else free // _WORD  # as compressible as these
             self._counts[block], self._used[block] = n, used
             self._wanted[block] = min(wanted, len(self._words))
             table[:] = table[np.argsort(table[:, 0])]  # by position
-        return kept
+        return packed
 
     def _table(self, begin: int, n: int) -> NDArray[np.int64]:
         """Return the table of a region that begins at a word and has so many rows."""

@@ -4,7 +4,9 @@ A run's folder holds ``checkpoint.json`` and two generations of array files, ``N
 ``NAME.1``. Saving writes and syncs the generation that the last checkpoint does not name, then
 replaces ``checkpoint.json``, which names the valid generation, and the length and CRC-32 of each
 file, and deletes the other one. A crash at any moment leaves the last checkpoint whole. Short
-arrays are kept in the JSON itself, their numbers in hexadecimal.
+arrays are kept in the JSON itself, their numbers in hexadecimal. All that the JSON says of a run is
+its *facts*; of these, *course* is the options that must not change when the run is resumed, and the
+*state* of a solver, or of the rules for stopping, is what it has learned.
 """
 
 import hashlib
@@ -52,8 +54,8 @@ _BODY = shapes.fields(
     }
 )  # fmt: skip
 
-LINES = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
-"""Arrays, by the first word of their name, with a line for each row of ``facts["blocks"]``."""
+ROW_ARRAYS = {"alpha": np.float64, "preference": np.float32, "ranges": np.uint16}
+"""Types of the arrays with a line for each row, by the first word of their names."""
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -201,7 +203,7 @@ class Checkpoint:
         rows = list(compress(starmap(slice, pairwise(np.cumsum([0, *sizes]).tolist())), stay))
         lines: dict[str, Parts] = {}
         for name in self._files:
-            if name.partition("-")[0] in LINES:
+            if name.partition("-")[0] in ROW_ARRAYS:
                 array = self.mapped(name)
                 if n_rows == 0 or array.size % n_rows:
                     raise self.damaged(f"its {name} does not have a line for each of {n_rows} rows")
@@ -216,11 +218,11 @@ class Checkpoint:
     def mapped(self, name: str, dtype: np.dtype[Any] | None = None) -> Array:
         """Return an array of the checkpoint, flat, mapped from its file if it has one.
 
-        Where no type is given it is that of `LINES`, or else float64. DamagedError is raised if a
-        file is missing, of another length, or its checksum is wrong.
+        The default type is that in `ROW_ARRAYS`, or float64. DamagedError is raised if a file is
+        missing, of another length, or its checksum is wrong.
         """
         if dtype is None:
-            dtype = np.dtype(LINES.get(name.partition("-")[0], np.float64))
+            dtype = np.dtype(ROW_ARRAYS.get(name.partition("-")[0], np.float64))
         described = self._files.get(name)
         if described is None:
             raise self.damaged(f"it has no {name}")
@@ -348,8 +350,8 @@ def rounds_of(facts: Mapping[str, Any]) -> set[int]:
     state = facts.get("method", {})
     if "parts" not in state or facts.get("warm_only"):
         return set()
-    kept = [of_round for of_round, *_ in state.get("kept", [])]
-    return {state.get("first", 0) + of_round for of_round in (*kept, facts["outer"])}
+    earlier = [of_round for of_round, *_ in state.get("kept", [])]
+    return {state.get("first", 0) + of_round for of_round in (*earlier, facts["outer"])}
 
 
 def files_of_rounds(folder: Path) -> dict[Path, int]:

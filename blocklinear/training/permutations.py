@@ -49,10 +49,10 @@ def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
 def by_turns(order: Iterable[int], some: Collection[int]) -> list[int]:
     """Return some blocks by turns with as many others, each kind in the order given.
 
-    New rows have their turn early then, and what they change is answered at once. Warm starts, a
-    tenth of the rows new: where these all are of one class (253,000 rows), the 38 blocks take 8
-    outer iterations, with the new ones first 13, and 9 from a cold start; else as many as with the
-    new ones first, at a gap that is up to a third smaller after the first (blogs, source code).
+    New rows then have their turn early, and old rows follow their changes at once. With a tenth of
+    the rows new and all of one class, 38 blocks take 8 outer iterations; 13 with the new blocks
+    first; 9 from a cold start (253,000 rows). With new rows of all classes as many as with the new
+    blocks first, but the gap after one is up to a third smaller (blogs, source code).
     """
     drawn = list(order)
     own = [block for block in drawn if block in some]

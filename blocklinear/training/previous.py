@@ -139,8 +139,8 @@ class Previous:
     def _weights(self, n_models: int) -> dict[int, Floats]:
         """Return the weights of models, by their numbers.
 
-        Of those that had left they are what was certified; where that is an average of one machine
-        they stand apart. Newton's method has vectors one after the other.
+        Models that had left have what was certified; if that is an average, their w is in `apart`.
+        Newton's method stores vectors one after the other.
         """
         state, numbers = self._state, range(n_models)
         arrays: list[tuple[str, Sequence[int], int]] = []  # names, their models, their columns
@@ -151,12 +151,12 @@ class Previous:
         elif "models" in state:
             several = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
             groups = [(f"-{k}", *group) for k, group in enumerate(several)]
-        for name, shared, staying, stored in groups:
-            left = [number for number in shared if number not in staying]
+        for name, shared, trained, stored in groups:
+            left = [number for number in shared if number not in trained]
             apart = [number for number in left if state["certificates"][number]["average"]]
-            kept = [number for number in shared if number in staying]
+            own = [number for number in shared if number in trained]
             arrays += [("certified" + name, left, len(left)), ("apart" + name, apart, len(apart))]
-            arrays.append(("w" + name, kept, stored))
+            arrays.append(("w" + name, own, stored))
         found: dict[int, Floats] = {}
         for name, models, n_columns in arrays:
             if models:
@@ -172,19 +172,19 @@ class Previous:
             self.columns = other.columns | self.columns
             self.sources += other.sources
 
-    def number(self, name: str, place: int = 0) -> float | None:
-        """Return a number that the run kept, None if it did not."""
+    def stored_number(self, name: str, place: int = 0) -> float | None:
+        """Return a number of an array of the checkpoint, None if it has no such array."""
         known = name in self._checkpoint.names
         return float(self._checkpoint.mapped(name)[place]) if known else None
 
     def first_violation(self, cost: float) -> float:
         """Return what violations of a regression are compared with, of a C nearest to `cost`."""
         if "models" not in self._state:
-            return self.number("first-0" if self._of_cluster else "first") or 0.0
+            return self.stored_number("first-0" if self._of_cluster else "first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
         for k, shared in enumerate(self._state["trained" if self._of_cluster else "by_pass"]):
             if nearest in shared:
-                return self.number(f"first-{k}", shared.index(nearest)) or 0.0
+                return self.stored_number(f"first-{k}", shared.index(nearest)) or 0.0
         return 0.0
 
     def first_violations(self) -> list[float]:
@@ -203,7 +203,7 @@ class Previous:
         return [model["first_violation"] for _, model in sorted(found, key=lambda of: of[0])]
 
     def lines(self, name: str) -> NDArray[Any]:
-        """Return numbers that the run kept for its rows, flat; none if it kept none."""
+        """Return an array with a line for each row of the run, flat; empty if it has none."""
         return self._checkpoint.mapped(name) if name in self._checkpoint.names else np.zeros(0)
 
     def row_ranges(self, manifest: Manifest) -> Iterator[RowRange]:
@@ -254,11 +254,11 @@ def _read_previous(folder: Path, options: TrainOptions) -> tuple[Previous | None
     except (DamagedError, LookupError, TypeError, ValueError):
         discard(folder)
         return None, "has a damaged checkpoint"
-    why = _misfit(found, options)
+    why = _why_unusable(found, options)
     return (None, why) if why else (found, "")
 
 
-def _misfit(previous: Previous, options: TrainOptions) -> str:
+def _why_unusable(previous: Previous, options: TrainOptions) -> str:
     """Say why a run cannot be started from; nothing if it can."""
     course = previous.course
     if _family(course["solver"]) != _family(options.solver):

@@ -82,7 +82,7 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
     for part in parts:
         part.take_w()
     if solver.updates is not None:
-        solver.updates[:] = previous.number("updates") or 0.0
+        solver.updates[:] = previous.stored_number("updates") or 0.0
     was, now = previous.course, options.course()
     if all(name in was and was[name] == now[name] for name in _PROBLEM):
         solver.compare_with(previous.first_violations())
@@ -161,7 +161,7 @@ class _Start:
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
-        self._misfits = self._find_misfits()
+        self._infeasible = self._find_infeasible()
         drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
         run.first = 1, by_turns(drawn, self._new_blocks())
 
@@ -176,8 +176,8 @@ class _Start:
             known[block] += row_range.n_rows
         return {b for b, block in enumerate(self._blocks) if known[b] < block.rows}
 
-    def _find_misfits(self) -> set[int]:
-        """Return the blocks in which, as far as can be known without labels, alpha must change."""
+    def _find_infeasible(self) -> set[int]:
+        """Return the blocks with alpha that must change, as far as known without labels."""
         found, weight, previous = set(), self._manifest.weights["least"], self._previous
         for part in self._parts:
             fits = part.feasible_set
@@ -230,10 +230,10 @@ class _Start:
             before = [column_norms(part.W).sum() for part in self._parts]
             if gone:
                 self._take_out(gone)
-            self._add(self._misfits, anew=False)
+            self._add(self._infeasible, anew=False)
             left = [column_norms(part.W).sum() for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
-                return "changed" if gone or self._misfits else "kept"
+                return "changed" if gone or self._infeasible else "kept"
         for part in self._parts:
             part.W[:] = 0.0
         self._add(self._used, anew=True)
@@ -260,10 +260,10 @@ class _Start:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
         whole, changed = (
             0 if self._resident else sum(self._blocks[b].bytes for b in blocks)
-            for blocks in (self._used, self._misfits)
+            for blocks in (self._used, self._infeasible)
         )
         changed += sum(record.bytes for record, _ in gone)
-        return changed < whole or not (gone or self._misfits)
+        return changed < whole or not (gone or self._infeasible)
 
     def _take_out(self, gone: list[_Removed]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
@@ -307,7 +307,7 @@ class _Start:
         solver.started_warm = True
         if solver.passes is not None:
             least = WARM_PASSES if self._resident else 2 * WARM_PASSES
-            before = min(max(least, previous.number("passes") or 0.0), MOST_PASSES)
+            before = min(max(least, previous.stored_number("passes") or 0.0), MOST_PASSES)
             solver.passes[:] = int(math.sqrt(least * before))
         for part in self._parts if not self._run.options.regularize_bias else ():
             part.take_bias()

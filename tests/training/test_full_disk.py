@@ -21,7 +21,7 @@ from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training import train
-from blocklinear.training.checkpoint import LINES, Checkpoint
+from blocklinear.training.checkpoint import ROW_ARRAYS, Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from training.small import long_problem, split_problem
 
@@ -81,7 +81,7 @@ def check(folder, before, alpha):
     for run in (folder / "runs").glob("*"):
         checkpoint, found = Checkpoint(run), np.zeros(m.n_rows)
         assert checkpoint.facts["warm_only"]
-        assert set(checkpoint.names) <= set(LINES)
+        assert set(checkpoint.names) <= set(ROW_ARRAYS)
         names = [path.name.partition(".")[0] for path in run.iterdir()]
         assert sorted(names) == sorted(
             ["checkpoint", *(name for name in checkpoint.names if name != "preference")]

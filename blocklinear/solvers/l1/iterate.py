@@ -45,7 +45,7 @@ class L1Iterate(Iterate):
                               the room each time
     """
 
-    kept = (*Iterate.kept, "_dual", "_orders", "_idle", "_forcing", "work")
+    saved = (*Iterate.saved, "_dual", "_orders", "_idle", "_forcing", "work")
 
     def __init__(
         self,

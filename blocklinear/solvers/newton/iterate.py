@@ -71,8 +71,8 @@ class NewtonIterate(Iterate):
     gradient : float64[n]     there
     """
 
-    kept = (
-        *Iterate.kept, "evaluates", "direct", "_products", "_in_all", "_rho", "_enough", "_length",
+    saved = (
+        *Iterate.saved, "evaluates", "direct", "_products", "_in_all", "_rho", "_enough", "_length",
         "_slope", "_low", "_high", "_trials", "_ridge",
     )  # fmt: skip
     vectors: ClassVar[tuple[str, ...]] = (

@@ -40,8 +40,8 @@ class ProximalIterate(NewtonIterate):
         Of the pass with the smallest gap; where alpha prove nothing, of that with the least primal.
     """
 
-    kept = (
-        *NewtonIterate.kept, "recenters", "width", "_searching", "_scale", "_value", "_steps",
+    saved = (
+        *NewtonIterate.saved, "recenters", "width", "_searching", "_scale", "_value", "_steps",
         "_idle", "_last",
     )  # fmt: skip
     vectors = (*NewtonIterate.vectors, "base")
