@@ -435,8 +435,7 @@ class DistributedDescent(Trainee):
     def _drop(self, staying: list[NDArray[np.bool_]]) -> None:
         """Train only the models that are `staying`, and only the weight vectors that have any.
 
-        The alpha of the others stays in the files of this round: note its number, the models it
-        wrote, and their steps.
+        The alpha of the others stays in the files of this round, which is noted.
         """
         self._earlier_rounds.append([self.outer, self._written, self._taken.tolist()])
         before = {

@@ -35,11 +35,11 @@ class FeasibleSet(ABC):
 
     @property
     def least(self) -> Floats:
-        """What is not larger fits every row of weight 1, float64[M]."""
+        """The largest size of alpha that is feasible for all rows of weight 1, float64[M]."""
         return self.costs.min(axis=1) if self.bounded else np.full(len(self.costs), np.inf)
 
     def holds(self, column: int, costs: Sequence[float], bounded: bool) -> bool:
-        """Return whether all alpha feasible for other costs, as in `costs`, are so for a column."""
+        """Return whether all alpha that are feasible for other costs are so for a column."""
         wider = bool((np.asarray(costs) <= self.costs[column]).all())
         return not self.bounded or (bounded and wider)
 
@@ -48,7 +48,7 @@ class FeasibleSet(ABC):
         """Return s_i of rows of any classes, float64[n, M]."""
 
     def size(self, alpha: Floats) -> Floats:
-        """Return what has a bound, float64[n, M]."""
+        """Return what `least` is compared with, float64[n, M]."""
         return np.abs(alpha)
 
     def inside(self, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
@@ -109,7 +109,7 @@ class AllClasses(FeasibleSet):
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha with a sum of 0, scaled to the bound.
 
-        Where a class went, its alpha did, which the alpha of the row's own class makes up for.
+        If a class was removed, the alpha of the row's own class takes over what is missing.
         """
         code, place = self._models.codes(rows.labels), np.arange(len(alpha))
         fitted, total = alpha.copy(), alpha.sum(axis=1)

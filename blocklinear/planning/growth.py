@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Range:
-    """A number as it is expected, and from where to where it may be."""
+    """The likely value of a number, and the lowest and highest that it may have."""
 
     low: float
     likely: float
@@ -30,8 +30,8 @@ class Range:
 class Growth:
     """Features seen in a quarter, a half and the whole of a sample of rows.
 
-    Heaps' law (1978, section 7.5) is V(n) = K n^b. In data the exponent b falls as n grows: by the
-    last two doublings it is known by how much, and it is taken to go on so,
+    Heaps' law (1978, section 7.5) is V(n) = K n^b. In data the exponent b falls as n grows. The
+    last two doublings show by which ratio, and it is taken to fall by that in each further one,
 
         log2 V(n) = log2 V(s) + sum_{j=1..m} b r^j,   m = log2(n / s),
 

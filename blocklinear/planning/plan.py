@@ -200,9 +200,9 @@ def _stays(manifest: Manifest, plan: MemoryPlan) -> bool:
 
 
 def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -> tuple[int, int]:
-    """Return the least budget that training accepts, and the least that keeps all rows, in bytes.
+    """Return the least budget that training accepts, and the one to be advised, in bytes.
 
-    Where that is more than the machine's usual budget, the latter is advised, or twice the least.
+    That is the least which keeps all rows, but at most the machine's usual one or twice the least.
 
     Parameters
     ----------

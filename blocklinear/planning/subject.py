@@ -28,8 +28,8 @@ _SPLIT_ERROR, _BYTES_ERROR = 1.25, 1.05
 _TABLE_BYTES = 16
 """Of a feature in the table of feature numbers that a split looks entries up in."""
 LOOKUP_SHARE = 0.2
-"""Of the time of a lookup at random in all weights, which the machine was measured for, what an
-entry takes: frequent features have the first numbers, and most entries are theirs. 201 million a
+"""What an entry takes, of the time that was measured for a lookup at random in all weights:
+frequent features have the first numbers, and most entries are theirs. 201 million a
 second on blog.svm, with 1.6 million features."""
 _MORE_INDICES = 1.02
 """By what factor the largest index may be larger than that in a sample from all over a file."""

@@ -21,8 +21,8 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training import train
 
 _LEAST_EXPONENT, _MOST_EXPONENT, _USUAL_EXPONENT = -0.1, 0.5, 0.1
-"""Work on an entry grows as a power of the number of entries: within which bounds a fit is
-believed, and what is taken where there are too few trainings for one."""
+"""Work on an entry grows as a power of the number of entries: the bounds of a fitted exponent, and
+the exponent where there are too few trainings to fit one."""
 _EXPONENT_ERROR = 0.1
 _REPEATS = 2
 _LEAST_LOADERS, _PASSES_S = 2, 0.3
@@ -150,7 +150,7 @@ class Trend:
         ----------
         nnz : float
         slower : float
-            What an entry takes then, of what it took.
+            What an entry takes then, over what it took in the sample.
         """
         last = self.last
         times = max(nnz / last.nnz, 1.0)
@@ -170,7 +170,7 @@ class PassTrial:
 
     Attributes
     ----------
-    block_s, entry_s : float
+    block_s, entry_s : float  seconds for a block, and for an entry in it
     """
 
     block_s: float

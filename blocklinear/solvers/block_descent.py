@@ -140,7 +140,7 @@ class BlockDescent(Solver):
         for loaded in pass_over() if self._copies else ():
             self._keep(loaded.group, [v.ranges(loaded.group) for v in self._trained])
             self._take(loaded.group)
-        self._working_set.state = state  # and not what those wanted that were kept
+        self._working_set.state = state  # as `wanted` was, for all rows and not for these
         self._note_counted(())
 
     def _keep(
@@ -154,9 +154,9 @@ class BlockDescent(Solver):
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start an outer iteration, which may end at a relative gap of `goal`, as rows tell.
 
-        Unless it `learns` from the last one, in which all rows were met for the first time since a
-        warm start and gained much, it has twice the passes, as loading is dear; or no more of them
-        where all rows are in memory, as there new ones were passed over first.
+        It does not learn from the first one after a warm start, which gained much as all rows were
+        met for the first time. Then it has twice the passes, as loading is dear; or no more of them
+        where all rows are in memory, where the passes before had all new rows.
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:
@@ -200,7 +200,7 @@ class BlockDescent(Solver):
     def _note_counted(self, blocks: Sequence[int]) -> None:
         """Note that `terms` have the rows of some more blocks.
 
-        After a warm start they are taken to tell of all; else the alpha of the others are 0.
+        After a warm start they stand for all rows; else the alpha of all others are 0.
         """
         self.counted[list(blocks)] = True
         if not self.started_warm or self.counted.all():
@@ -280,7 +280,7 @@ class BlockDescent(Solver):
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Pass over the data once; return the sums over all problems, and the largest gap.
 
-        Or the middle gap that is expected, as soon as all are certain to be more than `enough`.
+        As soon as all gaps are sure to be above `enough`, return the expected middle gap instead.
         """
         before = self.counted.copy(), [vectors.terms.copy() for vectors in self.vectors]
         try:
@@ -314,8 +314,7 @@ class BlockDescent(Solver):
     def _proofs(self, ends: bool) -> list[Proof]:
         """Return certificates to be; where rows are copied, w is recomputed in their memory.
 
-        Unless the run `ends`, in which case a resume fetches them again, they come back when their
-        blocks have their turn.
+        The rows come back when their blocks have their turn; if the run `ends`, when it is resumed.
         """
         if not self._lends:
             return self._each(lambda v: v.proof())

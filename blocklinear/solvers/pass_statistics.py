@@ -68,7 +68,7 @@ def middle(gaps: NDArray[np.float64]) -> float:
 def rises(gain: NDArray[np.float64], dual: NDArray[np.float64]) -> float:
     """Return the largest of the gains of the dual values of some models, as parts of them.
 
-    What rounding makes a loss is none: it may be of a dual value of 0.
+    A dual value that fell has fallen by rounding, and counts as 0: it may itself be 0.
     """
     with np.errstate(all="ignore"):  # what is infinite, or no number, is the caller's to notice
         parts = gain / np.abs(dual)

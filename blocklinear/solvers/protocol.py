@@ -19,8 +19,8 @@ from blocklinear.store.row_arrays import RowArray
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 CutShort = Callable[[], bool]
-"""Asked between two parts of a block step: returns whether to leave out what is more than one pass
-over the rows, as the time limit has passed; raises Abandoned to give the block step up."""
+"""Called between two parts of a block step: returns true once the time limit has passed, to leave
+out all but the first pass over the rows; raises Abandoned to give the block step up."""
 
 
 def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
@@ -43,14 +43,14 @@ def each(threads: Executor, work: Callable[..., T], *of: Iterable[Any]) -> list[
 
 
 def attributes(thing: object, names: Iterable[str]) -> dict[str, Any]:
-    """Return attributes as JSON; names have no underscore before them there."""
+    """Return attributes as JSON, by their names without an underscore in front."""
     return {name.lstrip("_"): getattr(thing, name) for name in names}
 
 
 def take_attributes(thing: object, names: Iterable[str], state: Mapping[str, Any]) -> None:
     """Set attributes to what `attributes` returned of them.
 
-    ValueError is raised if that is not a flag, a count, a number or a row of these, as they are.
+    ValueError is raised if a value is not of the type of the one that it replaces.
     """
     for name in names:
         value = state[name.lstrip("_")]
@@ -64,10 +64,10 @@ class Abandoned(Exception):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an outer iteration saw, of several problems their sums; `dual` is exact.
+    """What an outer iteration saw; of several problems, the sums.
 
-    But not of Pegasos, whose w is not the sum of s_i alpha_i x_i: only certificates are, there; nor
-    after a warm start, before all rows had their turn.
+    `dual` is exact, except before all rows had their turn after a warm start, and with Pegasos,
+    whose w is not the sum of s_i alpha_i x_i.
 
     Attributes
     ----------
@@ -77,14 +77,14 @@ class Estimate:
     steps : int               rows worked on
     gap, middle_gap : float   of problems that are trained the largest, and the middle one, as half
                               of them are dropped once it is small enough
-    rise : float              what the steps added to the dual as a part of it, the largest;
+    rise : float              what the steps added to a dual value, relative to it: the largest;
                               infinite where it is not known
     entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
                               set
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
-    new : bool                whether the weights are others than those of the estimate before
-    gaps : tuple of float     of each problem, those included that are trained no more
+    new : bool                whether the weights have changed since the estimate before
+    gaps : tuple of float     of each problem, also of those no longer trained
     """
 
     primal: float
@@ -155,7 +155,7 @@ class Trainee(ABC):
         """Return what the outer iteration saw."""
 
     def drop_solved(self) -> bool:
-        """Train no further what the last certificate shows to be good enough; say if any was."""
+        """Stop training problems whose last certificate is good enough; return if any was."""
         return False
 
     @abstractmethod
@@ -199,8 +199,8 @@ class Solver(Trainee):
     passes : float64[1] or None         over rows kept in memory, in the next outer iteration
     first_violation : float64[] or None         what violations of a regression are compared with
     started_warm : bool       whether alpha are those of an earlier run, as far as they fit
-    light : sequence of int   blocks that were seen, in the last pass for a certificate, to add no
-                              more than their share of the gap that was asked for
+    light : sequence of int   blocks that added no more than their share of the gap asked for, in
+                              the last pass for a certificate
     """
 
     permutes = True
@@ -236,8 +236,8 @@ class Solver(Trainee):
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start an outer iteration.
 
-        It may end at a relative gap of `goal`, as some rows tell; 0 for none. Unless it `learns`,
-        what the last one gained says nothing of what this one should do.
+        It may end at a relative gap of `goal`, as estimated from some rows; 0 for no such end. The
+        gains of the last one decide what it does only if it `learns` from them.
         """
 
     @abstractmethod

@@ -47,7 +47,7 @@ step; in a pass over the working set."""
 NO_RANGES, NO_PRIORITY = np.empty(0, np.uint16), np.empty(0)
 """For kernels that are to note neither, as in passes over the working set."""
 SOLVED = 0.1
-"""Of the gap asked for, what the working set may add to it when there is no more to be done."""
+"""The working set is solved once it adds no more than this share of the gap asked for."""
 LONGEST_PART = 1 << 25
 """Entries worked on before a request to stop is looked at again, a quarter of a second."""
 AVERAGED_POINTS = 8
@@ -59,8 +59,8 @@ MOST_EPOCHS = 100
 _ROWS_AT_ONCE = 1 << 16
 Floats = NDArray[np.float64]
 ModelRanges = NDArray[np.uint16]
-"""Of each row the range of weight vectors for which it is passed over, as its alpha is free or near
-a bound: the first, plus 256 times one past the last; 0 for none."""
+"""For each row, the weight vectors for which passes work on it, as its alpha is free or near a
+bound: the first, plus 256 times one past the last; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class WeightVectors(ABC):
     C and gap varied, 96 to 256 MB: 70 runs on text read 1.000 of the bytes without averages; with
     their memory hinge loss reads 0.86 to 1 of the blocks, after warm starts 0.77 to 0.95."""
     extrapolates = False
-    """Whether work on a group ends with an extrapolation, without which it may take for ever: where
-    no rows are kept there are passes over the group, then."""
+    """Whether work on a group ends with an extrapolation, without which convergence may be endless.
+    Where no rows are copied, the passes are over the group then."""
     updates: Floats | None = None
     """Updates of w done, float64[1], where the next ones depend on it: a warm start is from w."""
 
@@ -246,7 +246,7 @@ class WeightVectors(ABC):
     def _balancing(self) -> Floats:
         """What the next move of the multipliers takes from the dual values, float64[n_problems].
 
-        The Lagrangian falls by what pulls at them, and ends level: as a parabola does.
+        The Lagrangian is taken to be a parabola along the move: its slope is the pull, then 0.
         """
         if not self.free_bias:
             return np.zeros(len(self.terms))
@@ -357,8 +357,8 @@ class WeightVectors(ABC):
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
         """Work on rows in an order; pass over the working set in between if one group holds all.
 
-        A row that comes last in a pass violates nothing when it is worked on next. So that this
-        cannot be so of all rows, as many as there are parts, or fewer, wait until the last part.
+        A row that comes last in a pass violates nothing when it is worked on next. That must not
+        hold for all rows: a working set of no more rows than parts waits until the last part.
         """
         points = -(-AVERAGED_POINTS // (step.steps * (self._options.epochs or 1)))
         longest = -(-len(step.rows.indices) * self.width // LONGEST_PART)
@@ -438,8 +438,8 @@ class WeightVectors(ABC):
     def ends_early(self) -> bool:
         """Whether samples may tell that an outer iteration need not go on.
 
-        Not of a violation that is asked for, which is one of all rows; nor where the bias is free,
-        as no row tells of the imbalance of alpha.
+        Not if a violation is asked for, which is one of all rows; nor if the bias is free, as no
+        row shows the imbalance of alpha.
         """
         return self._options.tolerance is None and not self.free_bias
 
@@ -449,11 +449,11 @@ class WeightVectors(ABC):
 
     @property
     def reached(self) -> bool:
-        """Whether P - D is as small as it is to be, as sampled last, if that may end it early."""
+        """Whether P - D, as sampled last, has reached its goal, if samples may tell so."""
         return self.ends_early and bool((np.fmin(*self._remaining) <= self.goals).all())
 
     def forget_sample(self) -> None:
-        """Take what was sampled last to tell nothing any more, as w has changed."""
+        """Forget what was sampled last, as w has changed."""
         self._remaining[:] = np.nan
 
     def _take_point(self) -> None:
@@ -486,11 +486,10 @@ class WeightVectors(ABC):
     def look(
         self, sample: Sample, working_set: WorkingSet, unseen: int, goal: float | None, last: bool
     ) -> None:
-        """Ask a sample of all rows but those `unseen`, if P - D may be small enough, or if `last`.
+        """Estimate P - D from a sample, if enough was done since the one before, or if `last`.
 
-        The first outer iteration after a warm start has a relative goal, that of the dual value as
-        far as it is known. Of rows that it has not seen those tell that it saw since it looked
-        before, as they were found.
+        The sample is of all rows but those `unseen`, see `sample_gap`. In the first outer iteration
+        after a warm start a `goal` is given, which is relative to the dual value as far as known.
         """
         self.forget_sample()
         if goal is not None:
@@ -502,14 +501,14 @@ class WeightVectors(ABC):
     def sample_gap(self, strata: Sequence[Stratum], unseen: int = 0, whole: bool = False) -> None:
         """Estimate from samples of rows what all contribute to P - D.
 
-        Unless the `whole` sample is to tell, it is given up as soon as some of it tells that P - D
-        is not as small as it is to be.
+        Unless the `whole` sample is to be used, it is given up as soon as a part of it shows that
+        P - D is above its goal.
 
         Parameters
         ----------
         unseen : int
-            Rows that are not sampled, and are taken to add what those did that were first worked on
-            since a sample was asked last.
+            Rows that are not sampled. They are taken to add what those added that were worked on
+            for the first time since the sample before.
         """
         self.forget_sample()
         gap_terms = self.stats[FIRST, :, dual.GAP_TERM]
@@ -547,9 +546,9 @@ class WeightVectors(ABC):
         """Return certificates to be, before any row was added.
 
         Each problem has the candidate that is better in the last sample; both where there was none.
-        Where problems share a pass, W is copied to the average of those for which W is better. An
-        average that is no candidate is forgotten: W is recomputed in its memory, as new pages take
-        longer, if not in zeros of other `memory`, of the shape of W.
+        Where problems share a pass, W is copied to the average of those for which W is better. If
+        the average is no candidate it is forgotten, and W is recomputed in its memory, as new pages
+        take longer; or in other `memory`, zeros of the shape of W.
         """
         candidates = [self.W]
         if self.averaged:
@@ -640,7 +639,7 @@ class WeightVectors(ABC):
         return relative_gaps(dual, left)
 
     def count(self, group: Group, left: NDArray[np.bool_]) -> None:
-        """Let `terms` have what is left of a group, bool[n]."""
+        """Add to `terms` the rows of a group that are `left`, bool[n]."""
         alpha = np.where(left[:, None], self.lines(group), 0.0)
         self.terms += self.dual_terms(group.rows, alpha)
 

@@ -5,9 +5,9 @@ free, strictly inside their bounds, pay for more passes than the rest (selective
 Chang and Roth, KDD 2011; dual cached loops, Matsushima et al., KDD 2012). To keep all whose alpha
 has changed takes up to twice the work (60,000 blogs to 2e-4: 13.5 epochs and not 9.6).
 
-One model also keeps those near a bound, as far as the free ones leave room: those that press
-against it by less than rows were off when they had their turn, in the mean. w moves as far until
-the next turn. Measured, hinge loss to 1e-3, blocks read: 0.88 to 1 after warm starts, 0.97 to 1 in
+One model also keeps rows at a bound, if the free ones leave room: those that press against it by
+less than the mean size of projected gradients, as w moves about as far until their next turn.
+Measured, hinge loss to 1e-3, blocks read: 0.88 to 1 after warm starts, 0.97 to 1 in
 cold runs (blogs, source code). Where all rows are in memory it takes up to 1.2 times the work.
 """
 
@@ -29,7 +29,7 @@ _WORD = 8
 ROW_BYTES = _WORD * (packed_rows.TABLE_WORDS + packed_rows.HEADER_WORDS + 1)
 """What a row of the working set takes but for its entries, at most."""
 ROWS_AT_ONCE, ENTRIES_AT_ONCE = 1 << 12, 1 << 15
-"""Looked up, and unpacked, for a thread at a time: few enough for caches, and many to a call."""
+"""Rows looked up, and entries unpacked, in one call: few enough for the caches of a thread."""
 WARM_PASSES = 4
 """Passes over the rows in memory in the first outer iteration after a warm start, which is near the
 optimum; twice as many over a working set, as loading is dear: with 8 instead of 4 hinge loss reads
@@ -37,8 +37,8 @@ optimum; twice as many over a working set, as loading is dear: with 8 instead of
 of 1e-3). There are more where the run before ended with more, the geometric mean of both: 1.3
 million file names, where that is 256 and 1,024, read 0.49 of the blocks of a cold run, not 0.70."""
 MOST_PASSES, MOST_EPOCHS = 1024, 16
-"""How many passes there may be, and what they may take: outer iterations come to an end. Epochs are
-those of all rows. Where few rows decide, many passes are cheap, and may be all that pays: 700,000
+"""The most passes of an outer iteration, and the most epochs that they take, as it must end. Epochs
+are of all rows. Where few rows decide, many passes are cheap, and may be all that pays: 700,000
 file names, C = 100, to 1e-3 in memory take 55 seconds with 64 passes at most, and 21 so."""
 SAMPLED_ROWS = 2048
 """How many rows a sample has, at least, if there are so many and they fit. Measured, of what 500,
@@ -49,9 +49,9 @@ _RESIDENT_SHARE, _RESIDENT_ROWS = 8, 1024
 PAUSE = 2
 """A sample of n rows is asked again when `PAUSE` n rows were worked on."""
 STANDARD_ERRORS = 2.0
-"""By so many a gap is to be too large for what a part of a sample tells to be believed."""
+"""A gap is taken to be too large if a part of a sample shows it by so many of these."""
 _FIRST_PART = 16
-"""One row in so many of a sample is asked at first, and no more at a time out of core."""
+"""The first part of a sample has one row in so many; out of core, no part has more."""
 
 
 def next_passes(number: int, first: tuple[float, float], passes: tuple[float, float]) -> int:
@@ -100,7 +100,7 @@ class WorkingSet:
     capacity : int
         Entries for which there is memory as they are loaded; packed, up to twice as many fit.
     lent : int
-        Numbers that it must be able to lend.
+        Numbers for which `lend` must have memory.
     """
 
     def __init__(self, manifest: Manifest, capacity: int, lent: int = 0) -> None:
@@ -184,9 +184,9 @@ class WorkingSet:
         return table.reshape(-1, packed_rows.TABLE_WORDS)
 
     def lend(self, n: int) -> tuple[Floats, int]:
-        """Return n zeros in the memory, float64[n], and of how many rows of the store it was.
+        """Return n zeros in the memory, float64[n], and how many rows of the store were there.
 
-        These are its first ones, and are dropped from the working set.
+        These are the first rows of the store, and are dropped from the working set.
         """
         lost = int(np.searchsorted(self._bounds[:-1], n))
         self._counts[:lost] = 0
@@ -194,10 +194,10 @@ class WorkingSet:
         return self._words[:n], int(self._manifest.first_positions[lost])
 
     def divide_anew(self) -> None:
-        """Let blocks that had no room for all rows strictly inside their bounds have more of it.
+        """Enlarge the regions that had no room for all rows strictly inside their bounds.
 
-        It is what others do not use, unless all lack room; no row has to go. What is left over is
-        divided as at first.
+        They get what other regions do not use, and no row has to go. If all lack room, nothing
+        changes. What is left over is divided as at first.
         """
         lack = self._wanted > np.diff(self._bounds)
         if lack.all() or not lack.any():
@@ -311,10 +311,10 @@ def alternately(strata: Sequence[Stratum]) -> Iterator[tuple[int, RowView, Float
 def total(
     of: Sequence[int], parts: Iterable[tuple[int, int, Floats]], enough: Floats | float
 ) -> Floats | None:
-    """Return what all rows of some strata add, float64[k, m], as those drawn from them tell.
+    """Estimate what all rows of some strata add, float64[k, m], from those that were drawn.
 
-    None as soon as it is more than enough beyond doubt, for all k and one of the m: how much parts
-    differ tells by how much rows that were not asked may.
+    Return None as soon as it is surely more than enough, for all k and one of the m: how much parts
+    differ tells how far off the estimate may be.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def total(
 
 
 def _estimate(n: int, sizes: Floats, sums: Floats) -> tuple[Floats, Floats]:
-    """Return what n rows add, of which parts of these sizes add so much; and the variance of it."""
+    """Estimate what n rows add from parts of them, by sizes and sums; and its variance."""
     drawn, mean = sizes.sum(), sums.sum(axis=0) / sizes.sum()
     if len(sizes) == 1:
         return n * mean, np.full(mean.shape, np.inf)
@@ -366,14 +366,13 @@ def sample_entries(manifest: Manifest, room: int, options: TrainOptions) -> int:
 
 
 class Sample:
-    """A sample of all rows, which stay in memory: it tells at any time what all add to P - D.
+    """A sample of all rows that stays in memory, to estimate at any time what all add to P - D.
 
-    Rows that had their turn last add little, those that wait for it the longest add most, and how
-    much less the others add depends on the data and on how far w has moved. So the sample has rows
-    of all blocks, and whatever else becomes of a row, it stays. Which are drawn follows from their
-    positions; what does not fit is left out at random, too, as each block may be sorted. Of the
-    working set, whose rows are in memory anyway, another sample is drawn: where most rows add
-    nothing, its few may add most.
+    Rows that had their turn last add the least, those that wait for it the longest add most, and
+    how much they differ depends on the data and on how far w has moved. So the sample has rows of
+    all blocks, and a row that is drawn stays. Which are drawn follows from their positions; rows
+    that do not fit are left out at random, too, as blocks may be sorted. The working set, which is
+    in memory anyway, is sampled apart: where most rows add nothing, its few may add most.
 
     Parameters
     ----------

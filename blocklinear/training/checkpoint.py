@@ -4,9 +4,9 @@ A run's folder holds ``checkpoint.json`` and two generations of array files, ``N
 ``NAME.1``. Saving writes and syncs the generation that the last checkpoint does not name, then
 replaces ``checkpoint.json``, which names the valid generation, and the length and CRC-32 of each
 file, and deletes the other one. A crash at any moment leaves the last checkpoint whole. Short
-arrays are kept in the JSON itself, their numbers in hexadecimal. All that the JSON says of a run is
-its *facts*; of these, *course* is the options that must not change when the run is resumed, and the
-*state* of a solver, or of the rules for stopping, is what it has learned.
+arrays are in the JSON itself, in hexadecimal.
+All that the JSON says of a run are its *facts*. Of these, *course* are the options that must not
+change when the run is resumed, and a *state* is what the solver, or `Stopping`, has learned.
 """
 
 import hashlib
@@ -148,7 +148,7 @@ class Checkpoint:
         self.tidy(scratch=False)
 
     def finish(self) -> None:
-        """Note that the run has come to its end and what it made is kept, if there is a checkpoint.
+        """Note in the checkpoint, if there is one, that the run has ended and its models are saved.
 
         Errors are those of `save`.
         """
@@ -191,11 +191,11 @@ class Checkpoint:
     def keep_rows(
         self, blocks: Collection[str], alpha: Callable[[slice], Array] | None = None
     ) -> None:
-        """Forget all but the lines of rows of some of ``facts["blocks"]``.
+        """Keep only `ROW_ARRAYS`, and of these the rows of some of ``facts["blocks"]``.
 
-        Alpha is left, from which another run may start; ``facts["warm_only"]`` says that this one
-        cannot be resumed. Where the checkpoint does not hold it, `alpha` returns that of the rows
-        of a block. Errors are those of `mapped` and `save`.
+        Another run may start from the alpha; ``facts["warm_only"]`` says that this one cannot be
+        resumed. If the checkpoint has no alpha, `alpha` returns that of the rows of a block. Errors
+        are those of `mapped` and `save`.
         """
         facts = (self.facts or {}) | {"warm_only": True}
         names, sizes = zip(*facts["blocks"], strict=True)
@@ -253,7 +253,7 @@ class Checkpoint:
     def tidy(self, scratch: bool = True) -> tuple[int, int]:
         """Delete every file of the run that this checkpoint does not need; count them, and bytes.
 
-        Those that a run has while it works are `scratch`.
+        With `scratch` also those that a run has only while it works.
         """
         rounds = rounds_of(self.facts or {})
         needed = {self._path(name, self._generation) for name in self._files}
@@ -298,8 +298,8 @@ def _run_and_parts(folder: Path) -> tuple[Path, int]:
 def parts_of(folder: Path) -> int | None:
     """Return in how many parts the run in a folder was trained; None if there is no checkpoint.
 
-    A warm start may have other parts than the run before, which stays until it ends: then the one
-    that has not come to its end counts; of several, that which was saved last.
+    A warm start may have other parts than the run before, whose checkpoints stay until it ends.
+    Then the unfinished one counts; of several, the one that was saved last.
     """
     found: dict[int, tuple[bool, int]] = {}
     for own in folders_of(folder):
@@ -315,17 +315,17 @@ def parts_of(folder: Path) -> int | None:
 
 
 def folders_before(folder: Path) -> list[Path]:
-    """Return where the run in a folder, or whose part is there, has checkpoints of other parts."""
+    """Return the folders with checkpoints of the same run, trained in another number of parts."""
     run, n_parts = _run_and_parts(folder)
     others = (own for own in folders_of(run) if _run_and_parts(own)[1] != n_parts)
     return [own for own in others if (own / NAME).exists()]
 
 
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
-    """Refuse to start a run anew where one of its name was broken off: `resuming` goes on with it.
+    """Refuse to start a run anew if one of its name is unfinished: `resuming` goes on with it.
 
-    Nothing can go on from a damaged checkpoint: it is no obstacle, but warned of. MismatchError is
-    raised if one is there of a run that has not come to its end, or that a newer version saved.
+    A damaged checkpoint is only warned of, as nothing can go on from it. MismatchError is raised if
+    there is one of an unfinished run, or of a newer version.
     """
     for own in folders_of(folder):
         try:

@@ -233,8 +233,8 @@ def resumed(
 ) -> dict[str, Any] | None:
     """Return what the checkpoint to go on from says; None to start anew.
 
-    AnotherRun is raised if it is of other blocks, or of other options, or of what is `more`; None
-    there is whatever the checkpoint says.
+    AnotherRun is raised if its blocks, its options or `more` are others. None in `more` stands for
+    what the checkpoint says.
     """
     if not options.resume:
         return None

@@ -75,8 +75,7 @@ def plan_memory(
     has, and for `url_bytes`, which reading a store on a URL takes. These are taken from `pin_bytes`
     if that is enough: then training goes as on a store of this machine.
 
-    If the budget does not hold what is needed, MemoryBudgetError says the arithmetic and what
-    would do.
+    If the budget does not hold what is needed, MemoryBudgetError says what takes how much.
     """
     needs = _Needs(manifest, options, width, others, url_bytes)
     plan = plan_that_fits(manifest, options, width, others) if url_bytes else None
@@ -194,7 +193,7 @@ def model_bytes(manifest: Manifest) -> int:
 def _manifest_bytes(manifest: Manifest) -> int:
     """Return what the manifest takes twice, as it was opened and once it is locked, in whole MiB.
 
-    It is much where many blocks have many labels: it counts each in each, in 8 bytes.
+    It has the count of each label in each block, in 8 bytes.
     """
     return 2 * 8 * len(manifest.labels or ()) * len(manifest.blocks) & -(1 << 20)
 
@@ -211,9 +210,9 @@ class _Needs:
                               were renumbered: with their indices, a sorted copy, and their file
     copy : int                a copy of all rows; for L1 regularisation, of all columns
     with_copies : int         what is added where rows are copied: those that threads unpack at a
-                              time, for as many threads as can be used, as results must not depend
-                              on them; less averages of w, which there are none of then, and w
-                              recomputed, which is lent the memory of the working set
+                              time, for the most threads that can be used, as results must not
+                              depend on them; less the average of w, which is not taken then, and w
+                              recomputed, which is in memory of the working set
     recomputed : int          w recomputed: the working set is as large, at least
     """
 
@@ -250,14 +249,14 @@ class _Needs:
         self.with_copies = unpacked - 2 * self.recomputed
 
     def copies(self, rows: int) -> int:
-        """Return what rows that are copied take, and what comes and goes with them."""
+        """Return what rows that are copied take, with all that is added for them."""
         if not rows:
             return 0
         sampled = self.sampled(rows)
         return max(rows - sampled, self.recomputed) + sampled + self.with_copies
 
     def sampled(self, rows: int) -> int:
-        """Return what of rows that are copied is a sample."""
+        """Return how many of the bytes of rows that are copied are a sample."""
         entries = rows * self._manifest.nnz // max(self.copy, 1)
         found = sample_entries(self._manifest, entries, self._options) if self._samples else 0
         return found * self.copy // max(self._manifest.nnz, 1)

@@ -37,7 +37,7 @@ class Column:
 
     @property
     def opposite(self) -> "Column":
-        """The same alpha, which tells the other class from this one."""
+        """The same alpha as those of the model of the other class."""
         return replace(self, costs=self.costs[::-1], sign=-self.sign)
 
 
@@ -74,9 +74,8 @@ class Previous:
     bounded : bool            whether C was a bound of its alpha
     has_w : bool              whether it has its weights still
     n_rows : int
-    sources : list of (Path, str)       the folders that it was read from, and checksums of what
-                              their checkpoints say
-    next_round : int          what is larger than the numbers of all files of rounds it has
+    sources : list of (Path, str)       folders it was read from, and checksums of checkpoints
+    next_round : int          larger than the numbers of all its files of rounds
     """
 
     def __init__(self, checkpoint: Checkpoint, cost: float) -> None:
@@ -97,7 +96,7 @@ class Previous:
         self.columns: dict[float | None, Column] = dict(self._columns(cost))
 
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
-        """Yield what is left of the models of the cost nearest to one, but of no fold."""
+        """Yield the models of the cost nearest to one, by label; none that leaves out a fold."""
         state, together = self._state, self.course["solver"] == CRAMMER_SINGER
         labels = state["labels"]
         own = labels if together else labels[:1] or [None]
@@ -121,7 +120,7 @@ class Previous:
                     yield next(other for other in labels if other != label), column.opposite
 
     def _alphas(self, n_models: int) -> Iterator[tuple[Sequence[int], AlphaOf]]:
-        """Yield models whose alpha are together, and what returns those of rows, float64[n, M]."""
+        """Yield models with alpha in one array, and what returns rows of it, float64[n, M]."""
         if self._of_cluster and "alpha" not in self._checkpoint.names:  # `gc` leaves it there
             yield range(n_models), AlphaLeft(self._checkpoint).of_rows
             return
@@ -132,7 +131,7 @@ class Previous:
             yield shared, self.lines(f"alpha{name}").reshape(self.n_rows, len(shared)).__getitem__
 
     def _alpha(self, alpha: AlphaOf, column: int, rows: slice) -> Floats:
-        """Return alpha of one of the models that are together; of classes it is not signed."""
+        """Return a column of alpha of some rows; those of classes have no sign."""
         found = alpha(rows)[:, column]
         return np.abs(found) if "l1" in self._state else found
 

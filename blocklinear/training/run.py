@@ -261,23 +261,22 @@ class Run(ABC):
 
     @property
     def _overhead(self) -> float:
-        """What a pass takes besides work on rows, in entries: to load them, unless they stay."""
+        """The work of a pass but for that on rows, in entries: to load them, unless they stay."""
         resident = self.memory.group >= len(self.manifest.blocks)
         return costs.PASS + (0.0 if resident else costs.loading_work(self.manifest))
 
     def took(self, report: OuterIteration) -> float:
-        """Return what an outer iteration took, in entries worked on: of several models by each."""
+        """Return the work of an outer iteration, in entries; of several models, that of one."""
         steps = report.steps / max(report.n_models, 1)
         return costs.descent_work(self.options.solver, report.entries, steps) + self._overhead
 
     def newton_takes(self, report: OuterIteration) -> float:
         """Return what Newton's method takes, in outer iterations like the last one.
 
-        Infinite where it is not known: without room for the Hessian, or with too few rows in it; or
-        where proximal points come to the limit before they add it up, after many products. One
-        model takes the usual number of passes. Several models add the Hessian up in each pass, as
-        the slowest counts; with a smooth loss, where products are often enough, they are taken to
-        need less than `FORESIGHT` outer iterations.
+        Infinite where it is not known: without room for the Hessian, with too few rows in it, or if
+        proximal points reach the limit before they add it up. One model takes the usual passes.
+        Several models add the Hessian up in each, as the slowest counts; with a smooth loss, where
+        products are often enough, they are taken to need less than `FORESIGHT` outer iterations.
         """
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
         smooth, known = ALL_SOLVERS[solver].smooth, self.may_switch and self.memory.hessian
@@ -358,10 +357,9 @@ class Run(ABC):
 class GroupRun(Run):
     """A run that loads group after group and works on it.
 
-    An outer iteration ends `early` if its goal is reached before all groups had their turn. In one
-    of them, `first`[0], some blocks come before all others, and before it may end, in the order of
-    `first`[1]: those with rows that are new to a warm start; or, after a certificate in vain, all
-    but those that were seen to add little to the gap.
+    An outer iteration ends `early` if its goal is reached before all groups had their turn. Number
+    `first`[0] begins with the blocks `first`[1], and does not end before them: after a warm start
+    those with new rows; after a certificate in vain all but those that add little to the gap.
     """
 
     solver: Solver
@@ -384,8 +382,8 @@ class GroupRun(Run):
     def _order(self, outer: int) -> int:
         """Return which order of blocks an outer iteration has, from 1.
 
-        The second after a warm start has that of the first: what had its turn first knows the least
-        of the others (a tenth of 60,000 blogs new: once it had it again, the gap is a quarter).
+        The second after a warm start has that of the first, whose first blocks know least of the
+        others (a tenth of 60,000 blogs new: after their next turn the gap is a quarter).
         """
         return max(outer - self.solver.started_warm, 1)
 
@@ -441,7 +439,7 @@ class GroupRun(Run):
     def _to_step_on(
         self, groups: Sequence[tuple[int, ...]], following: tuple[int, ...]
     ) -> Iterator[Loaded]:
-        """Yield groups; save where one is waited for in vain: w and alpha fit between steps."""
+        """Yield groups; save if waiting for one is given up: between steps w and alpha fit."""
         try:
             yield from self.loader.stream(groups, following)
         except Abandoned:

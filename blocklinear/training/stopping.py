@@ -22,15 +22,14 @@ DOUBT = 1.2
 Measured on 60 runs out of core (54,000 and 25,000 blogs, film reviews, Reuters; gaps of 1e-2 to
 2e-4): none has a certificate in vain, and with 1.1 six have one, for 0.99 to 1.03 of the work."""
 LEAST_SAMPLED = 0.1
-"""Of the goal: a sample that tells of a smaller gap does so by chance."""
+"""Of the goal: an estimate from a sample that is even smaller is so by chance."""
 FORESIGHT = 32
-"""Outer iterations before their rate is taken to tell that the limit on them will come first."""
-_LEARNED = {
+"""Outer iterations after which their rate can show that the limit on them will come first."""
+_LEARNED = {  # attributes, by their names in checkpoints
     "scale": "_scale", "moved": "_moved", "best": "_best", "warned": "_warned",
     "believed": "_believed", "taken": "_work", "looked": "_work_measured",
     "halfway": "_gap_measured", "earlier": "_measured_before",
 }  # fmt: skip
-"""Attributes that a checkpoint has, by their names there."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Stopping:
         self.ends_with_newton = True
         self.one_target = False
         self.spent_s = 0.0
-        self._scale = DOUBT  # of gaps, to what some rows tell
+        self._scale = DOUBT  # of gaps to their estimates from some rows
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
         self._warned, self._work = False, 0.0  # of all outer iterations, in entries
         self._work_measured, self._gap_measured = 0.0, math.inf  # when the rate was measured last
@@ -92,7 +91,7 @@ class Stopping:
 
     @property
     def goal(self) -> float:
-        """The relative gap that some rows are to tell of; 0 if none was asked for."""
+        """The relative gap that estimates from some rows must reach; 0 if none was asked for."""
         return (self.options.gap or 0.0) / self._scale
 
     def wants_certificate(self, report: OuterIteration, seen: Estimate) -> bool:
@@ -110,13 +109,12 @@ class Stopping:
         return small and (goal is None or gap <= goal)
 
     def learn(self, found: Certificate | float, seen: Estimate) -> None:
-        """Double the factor by which estimates are too small, as one led to a certificate in vain.
+        """Raise the factor of gaps to their estimates, as one led to a certificate in vain.
 
-        It was too small by that factor, or by a larger one. What was `found` may be the middle gap
-        for which the certificate was given up. Measured, squared hinge loss in 96 to 224 MB, gaps
-        of 1e-2 to 1e-4: of 36 runs 11 have a certificate in vain, none a second one. With 1.2
-        instead of twice 2 have two, and where estimates were halved 4 up to three, for as many
-        bytes.
+        It becomes twice what it was, or twice what it had to be. `found` may be the middle gap for
+        which the certificate was given up. Measured, squared hinge loss in 96 to 224 MB, gaps of
+        1e-2 to 1e-4: of 36 runs 11 have a certificate in vain, none a second one. With 1.2 for 2,
+        two have two; with estimates halved, four have up to three, for as many bytes.
         """
         gap = found if isinstance(found, float) else found.gap
         self._believed = max(self._believed, gap)

@@ -142,7 +142,7 @@ def warm_parts(solver: Solver, previous: Previous) -> list[WarmPart]:
 
 
 class _Start:
-    """Alpha taken over, and the search for the w that goes with it, for which blocks are `read`."""
+    """Takes over alpha, and finds the w that goes with it; `read` are the blocks read for that."""
 
     def __init__(self, run: GroupRun, previous: Previous, store: BlockStore) -> None:
         self._run, self._previous, self._store, self._manifest = run, previous, store, run.manifest
@@ -195,7 +195,7 @@ class _Start:
         return found
 
     def find_w(self) -> str:
-        """Make alpha fit, and the weights its: "kept", "changed" by Eq. (16), or "recomputed"."""
+        """Make alpha feasible, and w its sum: "kept", "changed" by Eq. (16), or "recomputed"."""
         how, options = self._find_w(), self._run.options
         solver = ALL_SOLVERS[options.solver]
         hinge = solver.kind == HINGE and not solver.one_class and options.regularize_bias
@@ -204,11 +204,11 @@ class _Start:
         return how
 
     def _shrink(self, part: WarmPart) -> None:
-        """Multiply alpha of hinge loss, and w, by what raises the dual value most, at most 1.
+        """Multiply alpha of hinge loss, and w, by the t, at most 1, of the largest dual value.
 
-        For t alpha that is t sum alpha - t^2/2 |w|^2. Where rows of one class went, w leans to the
-        other. Steps would put that right with the first blocks alone, all their alpha at a bound,
-        and come back to these in outer iteration after outer iteration.
+        It is t sum alpha - t^2/2 |w|^2. Where rows of one class were removed, w leans to the other.
+        Steps would correct that with the first blocks alone, and bring all their alpha to a bound:
+        many outer iterations would follow.
         """
         sums = np.zeros(part.alpha.shape[1])
         for rows in self._rows:
@@ -240,7 +240,7 @@ class _Start:
         return "recomputed"
 
     def _removed(self) -> list[_Removed] | None:
-        """Return the removed blocks that have a share in w; None if w cannot follow from it."""
+        """Return the removed blocks that w has rows of; None if it cannot be changed by these."""
         found: dict[str, _Removed] = {}
         columns = [column for part in self._parts for _, column in part.columns]
         had, has = self._previous.course["regularize_bias"], self._run.options.regularize_bias
@@ -299,9 +299,9 @@ class _Start:
     def carry(self) -> None:
         """Take over a free bias, which is no sum over rows, and what was learned of rows.
 
-        Which alpha are free only where all rows are in memory: else those of the working set would
-        first have to be read. New rows are passed over from the first on, too: with a tenth more
-        blogs the gap after an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3).
+        Which alpha are free is taken over only if all rows are in memory: else rows would have to
+        be read for the working set. New rows are in it from the start: with a tenth more blogs the
+        gap after an outer iteration is 3.0e-3 and not 1.4e-2 (-s 3).
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True

@@ -49,7 +49,7 @@ _SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
 _SHORTER = 1e-3
-"""A weight's next try after a step of which no part lowers the primal, to the longest of that one.
+"""If no part of a step lowers the primal, weights next move by so much of its longest change.
 
 Rows far on the wrong side have next to no curvature (logistic): a weight that only these matter to
 went 2e10 far, 60,000 blogs in 248 MB, C = 10, and took all others with it.
@@ -182,8 +182,8 @@ class Descent:
     def _step(self, enough: float) -> tuple[float, float, float, float]:
         """Take one step.
 
-        Return by how much the primal fell, and by how much a whole step would have made it at the
-        first slope; the largest change of a weight by that, and the violation left in the model.
+        Return by how much the primal fell; by how much a whole step would lower it at the slope at
+        its beginning; the largest change of a weight in it; and the violation left in the model.
         """
         d, left = self._model_step(enough)
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
@@ -210,9 +210,9 @@ class Descent:
         return float(violations(self.w, self._v, self._penalty).max(initial=0.0))
 
     def _model_step(self, enough: float) -> tuple[Floats, float]:
-        """Minimise the quadratic model until no violation of its optimality is larger than enough.
+        """Minimise the quadratic model until no violation of its optimality is above `enough`.
 
-        Or until a pass gains little of what all did. Return the step, and the largest violation.
+        Or until a pass gains little, compared with all. Return the step and the largest violation.
         """
         matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
         self._together, self._products = self._together[:0], self._products[:0, :0]
@@ -261,8 +261,8 @@ class Descent:
     def _descend(self, order: Integers, block: Block, w: Floats, d: Floats) -> tuple[float, float]:
         """Go on along the last changes, and pass over some features, those of a block together.
 
-        Where steps are kept short they do not go on. Return by how much the model has fallen, and
-        the largest violation met.
+        Damped steps do not go on along the last changes. Return by how much the model has fallen,
+        and the largest violation met.
         """
         columns, state = (*self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
