@@ -22,7 +22,7 @@ _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _CONNECT_S = 30
 _STARTED_S = 60
 DASK_BYTES = 90 << 20
-"""What a worker holds besides, before any data: Dask (measured)."""
+"""What Dask takes on a worker, before any data (measured)."""
 _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Of workers, as Dask has it, but for memory that is given back to the system at once: there arrays
 come from fresh pages each time (writing a block takes four times as long)."""

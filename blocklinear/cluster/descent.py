@@ -334,9 +334,9 @@ class DistributedDescent(Trainee):
         return int(sum(terms[:, kernels.N_SUPPORT].sum() for terms in self._terms))
 
     def estimate(self) -> Estimate:
-        """Return what the round saw; `sample_gap` has looked at some rows since.
+        """Return what the round saw, with P - D as sampled since, if it was.
 
-        Of models that were dropped it has what was certified.
+        Models that were dropped have what was certified.
         """
         duals, stats = self._duals, self._stats
         lefts = [of[FIRST, :, kernels.GAP_TERM] for of in stats]

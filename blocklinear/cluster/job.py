@@ -150,9 +150,9 @@ class FreeBias:
 
     Attributes
     ----------
-    pull : float64[width]     what pulls at their weights
+    pull : float64[width]     B sum_i s_i alpha_i, which is 0 at the optimum
     move : float64[width]     how far the next round moves them at its beginning
-    seen : float64[3, width]  what is known of them then, see `multiplier.moved`
+    seen : float64[3, width]  as `multiplier.moved` returns it
     balance : float64[2, width]         what alpha of either sign are multiplied by in certificates
     """
 

@@ -116,7 +116,7 @@ class Cluster:
         self._client, self._parts = client, parts
 
     def _n_parts(self, engine: Engine, manifest: Manifest, listener: Listener) -> int:
-        """Return how many parts there are to be: with as many blocks, they would stay the same."""
+        """Return the number of parts: with as many as blocks, they would always be the same."""
         n_blocks = len(manifest.blocks)
         most = max(n_blocks // 2, 1)
         if self._parts is None:

@@ -122,7 +122,7 @@ class Change:
     weights : list of Packed  float64[n_features + 1, width]: sums over the parts, for each weight
                               vectors
     squares : Packed or None  float32[n_features + 1, 1]: sums over parts and models of their
-                              squares; None for one part, whose weights tell them
+                              squares; None for one part, where they follow from `weights`
     reports : tuple of PartReport       in order of number
     """
 
@@ -132,7 +132,7 @@ class Change:
 
 
 def squares_of(change: Change) -> Packed:
-    """Return the squares of a change, which those who send it need not send."""
+    """Return the squares of a change, computed from its weights if they were not sent."""
     if change.squares is not None:
         return change.squares
     sums = np.sum([np.square(moved.whole()).sum(axis=1) for moved in change.weights], axis=0)

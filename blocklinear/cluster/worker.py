@@ -48,7 +48,7 @@ from blocklinear.training.warm_start import warm_parts
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16
 _SAMPLED_SHARE = 8
-"""One row in so many, of a few blocks, but at least `SAMPLED_ROWS`, tell what all add to P - D."""
+"""P - D is estimated from one row in so many, of a few blocks, but at least `SAMPLED_ROWS`."""
 
 
 @dataclass
@@ -233,8 +233,8 @@ class Part:
 
         Then a round is an outer iteration of one machine, and begins with the working set of the
         one before: 240,000 blogs take 6 rounds to a gap of 1e-3, as one machine does, and not 10.
-        Several parts would solve their own rows too well: film reviews in 4 and 8 parts take 13 and
-        25 rounds, as without 16 and 24, but three and five times the work.
+        Several parts would solve their own rows too well: film reviews in 4 and 8 parts would take
+        13 and 25 rounds instead of 16 and 24, but three and five times the work.
         """
         return self._job.n_parts == 1 and len(self.groups) == 1
 
@@ -363,7 +363,7 @@ class Part:
     def start(self, previous: Previous) -> list[Floats]:
         """Take over the alpha of an earlier run, made to fit, and add up the weights it makes.
 
-        That alpha is then what there was before, too.
+        The alpha before and after the round are then the same.
 
         Returns
         -------
@@ -424,7 +424,7 @@ def descend(
     weights : sequence of float64[n_features + 1, width]
         Before the round.
     curvature : sequence of one float64[n_features + 1, 1], or None
-        In the direction of each feature, to that of the rows of this part alone.
+        In the direction of each feature, over that of the rows of this part alone.
     """
     shared = None if curvature is None else curvature[0]
     with _located(), _opened(job, at, number, shared) as part:
@@ -467,7 +467,7 @@ def certify(
 
 
 def start(job: Job, at: Round, number: int, sources: Sequence[tuple[Path, str]]) -> Started:
-    """Give the rows of one part of a round before the first what an earlier run left; write it.
+    """Write the alpha that an earlier run left for one part, as that of a round before the first.
 
     Parameters
     ----------

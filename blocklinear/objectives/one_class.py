@@ -7,8 +7,8 @@ For any v and rho, and any alpha with 0 <= alpha_i <= U_i whose sum is T, with w
     P(v, rho) = 1/2 |v|**2 - rho T + sum_i U_i max(0, rho - f_i),    D(alpha) = -1/2 |w'|**2.
 
 Every term is >= 0, and nothing cancels. The best rho is the f below which there are rows of a
-weight of T. To what rounding may do, see `objectives.certificate`, comes that alpha as stored may
-have another sum S. A feasible point is near:
+weight of T. Rounding counts as in `objectives.certificate`. Besides, alpha as stored may have
+another sum S; a feasible point is near:
 
 - (1 - t) alpha with t = (S - T) / S where S > T. Its terms are at most t sum U_i max(0, rho - f_i)
   larger, and its w' is at most t |w'| away;
@@ -152,7 +152,7 @@ def pieces(f: Floats, upper: Floats | None) -> Iterator[tuple[Floats, Floats]]:
 
 
 def relative_gap(primal: float, dual: float, left: float, length: float) -> float:
-    """Return P - D, which is `left`, over what it is measured by; 0 if there is nothing left.
+    """Return P - D, which is `left`, relative to the objective; 0 if it is not above 0.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class TextSample:
     ----------
     path : Path               the file with the lines
     rows, bytes : int         that it has
-    times : float             as many rows there are in all
+    times : float             rows in all, over those of the sample
     row_error : float         relative standard error of `times`
     input_bytes : int         of all inputs as they are stored
     total_bytes : float       of all inputs, unpacked
@@ -118,7 +118,7 @@ def sample_text(
 
 
 def _start_of(source: Source, most_raw_bytes: int) -> tuple[_Piece, float, bool]:
-    """Return whole lines of the start of a packed input, bytes unpacked of one, and if it ended."""
+    """Return whole lines from the start of a packed input, its ratio, and whether it ended."""
     found, n_bytes, buffer = list[bytes](), 0, memoryview(bytearray(_READ_BYTES))
     while source.raw.bytes_read < most_raw_bytes or n_bytes < _READ_BYTES:
         n = source.readinto(buffer)
@@ -174,7 +174,7 @@ def _read(name: str, start: int, n_bytes: int) -> bytes:
 
 
 def sample_store(store: BlockStore, most_entries: int, folder: Path) -> BlockStore:
-    """Copy some blocks of a store, about `most_entries` of them but at least one, to a folder.
+    """Copy some blocks of a store to a folder: about `most_entries` entries, at least a block.
 
     Raises
     ------

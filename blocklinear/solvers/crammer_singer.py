@@ -34,10 +34,10 @@ and take 1.3 times the entries to 1e-4; with all for all, in memory, 1.3 times a
 FACTOR = 1.5
 """How much longer steps are in passes over the working set."""
 SMOOTHING = 4
-"""Passes with steps of plain length that follow an extrapolation: it raises the dual, but W is
-rough after it, and the primal value is what rough weights are bad for."""
+"""Passes with steps of plain length after an extrapolation, which raises the dual value but also,
+as it leaves W rough, the primal value."""
 _ROUNDING = 64.0 * UNIT
-"""Of what a slope is the difference of: less may be rounding. To a gap of 1e-9, 150 rows of 120
+"""A slope below this share of its two terms may be rounding. To a gap of 1e-9, 150 rows of 120
 features and six classes take 54 outer iterations; without this bound 1,000 end at 1e-5."""
 
 

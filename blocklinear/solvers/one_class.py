@@ -43,9 +43,9 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
 
 APART = 1e-12
-"""Relative to |w|**2: T times a violation, which bounds P - D, of this size is rounding."""
+"""T times a violation, which bounds P - D, is rounding up to this share of |w|**2."""
 PAIRED = 10
-"""Of the rows of a group one in so many exchanges alpha with another one, at most."""
+"""At most one in so many rows of a group exchanges alpha with another one."""
 
 
 class OneClassModel(WeightVectors):

@@ -25,8 +25,8 @@ from blocklinear.store.manifest import Manifest
 class Pegasos(SingleModel):
     """One model trained by subgradient steps.
 
-    How often each row had a loss makes a feasible point of the dual, so that this has a certificate
-    too. None of what it sees while it works is exact.
+    How often each row had a loss gives a feasible point of the dual, and so a certificate. What is
+    estimated during the work is not exact.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Pegasos(SingleModel):
         return self._n_rows * (self._options.epochs or 1)
 
     def violations(self) -> Floats:
-        """Return infinity: there are none, float64[1]."""
+        """Return infinity, float64[1]: they are not known."""
         return np.full(1, np.inf)
 
 

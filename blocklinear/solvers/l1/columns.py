@@ -28,8 +28,8 @@ TOGETHER = 128
 PRODUCT_BYTES = 32
 """What a product of two of them takes, while products are made and divided."""
 PRODUCTS_BYTES = 8 << 20
-"""What the products of all models may take, where these are of more features: only if all columns
-are kept. Blogs in 256 MB take 9 outer iterations instead of 7 if columns leave so much to them."""
+"""What the products of all models may take if they are of more features, in memory that holds all
+columns. Blogs in 256 MB take 9 outer iterations instead of 7 if columns leave so much to them."""
 
 
 def column_type(manifest: Manifest, options: TrainOptions) -> type:
@@ -152,12 +152,12 @@ class ColumnCache:
 
     @property
     def _half(self) -> int:
-        """Entries that may be collected in a pass, or worked on at once: of any column, all."""
+        """Entries that may be collected in a pass, or worked on at once: at least one column's."""
         return max(self.capacity // 2, self._n_rows + self._between)
 
     @property
     def _between(self) -> int:
-        """Entries of 0 in a column, between others that are far apart, at most."""
+        """The most entries of 0 in a column, which are between others that are far apart."""
         return max(self._n_rows - 2, 0) // kernels.FARTHEST
 
     def _make_room(self, size: int) -> None:
@@ -219,8 +219,8 @@ class ColumnCache:
     def want(self, features: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         """Make room for columns of features; as many as fit, the first ones first.
 
-        Where memory has no room besides other columns, all are collected anew: rows are passed over
-        anyway. A file is begun where it has no room for those in use; none is dropped from it.
+        If memory has no room next to the columns there, all are collected anew, as a pass over rows
+        follows anyway. If it has none for those in use, a file is begun; none is dropped from it.
 
         Parameters
         ----------

@@ -52,8 +52,8 @@ class Penalty:
 def violations(w: Floats, v: Floats, penalty: Floats | float) -> Floats:
     """Return by how much each feature violates optimality.
 
-    That is |v_j| <= p_j, and v_j = p_j sign(w_j) of a feature in use; where there is a ridge, v_j
-    is what is left without r_j w_j.
+    Optimal is |v_j| <= p_j, and v_j = p_j sign(w_j) where w_j is not 0. With a ridge, r_j w_j is
+    to be subtracted from v_j before.
     """
     slack = np.maximum(np.abs(v) - penalty, 0.0)
     return np.where(w == 0.0, slack, np.abs(v - penalty * np.sign(w)))

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 _LOSSLESS = 800.0
 """A decision value whose logistic loss, log(1 + exp(-800)), is 0 in float64."""
 _KNOWN = np.zeros(0), np.zeros(0)
-"""Instead of targets and costs: alpha stays as it is."""
+"""In place of targets and costs, where alpha is to stay as it is."""
 
 
 class L1Regularized(CertifiedPasses):

@@ -1,9 +1,9 @@
 """Alpha of a run on a cluster: what it was before a round, and what each part made of it.
 
 A part writes one file a round; the alpha that a run starts warm from is there likewise, as that of
-a round before the first. Which step along the change is taken is known only when all parts have
-ended: readers take it. So nothing has to be written twice, and a part that is worked on again, on
-another worker, writes the same bits. A model that is trained no more has its alpha in the files of
+a round before the first. The step along the change is known only when all parts have ended, so that
+readers take it: nothing has to be written twice, and a part that is worked on again, on another
+worker, writes the same bits. A model that is trained no more has its alpha in the files of
 the last round that it was trained in, which are kept.
 
 A file has int64 numbers: a mark, the number of the round's files, that of the part, its blocks, the
@@ -51,8 +51,8 @@ def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[B
 class RoundAlpha:
     """Alpha before and after a round, in a file of each part.
 
-    Files have the number of the round, plus what is above all numbers that an earlier run left if
-    this one started from its alpha.
+    Files have the number of the round. If the run started from the alpha of an earlier one, a
+    number above those of all its files is added.
     """
 
     folder: Path  # of the run
