@@ -154,9 +154,9 @@ class BlockDescent(Solver):
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start an outer iteration, which may end at a relative gap of `goal`, as rows tell.
 
-        It does not learn from the first one after a warm start, which gained much as all rows were
-        met for the first time. Then it has twice the passes, as loading is dear; or no more of them
-        where all rows are in memory, where the passes before had all new rows.
+        It `learns` nothing from the first one after a warm start, which gained much as all rows
+        were new to it. Then it has twice the passes, as loading is dear; or no more of them if all
+        rows are in memory, where the passes before had all new rows.
         """
         gains = np.zeros((3, 2))  # of the dual, and entries worked on
         for vectors in self._trained:

@@ -49,7 +49,7 @@ _SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
 _SHORTER = 1e-3
-"""If no part of a step lowers the primal, weights next move by so much of its longest change.
+"""If no part of a step lowers the primal, the next moves weights by so much of it, at most.
 
 Rows far on the wrong side have next to no curvature (logistic): a weight that only these matter to
 went 2e10 far, 60,000 blogs in 248 MB, C = 10, and took all others with it.
