@@ -10,10 +10,13 @@ from blocklinear.numerals import counted, format_number
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.metrics import Score
+    from blocklinear.options import TrainOptions
     from blocklinear.store.store import BlockStore
 
 
-def check_choice(source: str, store: "BlockStore", text: Mapping[str, Any]) -> None:
+def check_choice(
+    source: str, store: "BlockStore", options: "TrainOptions", text: Mapping[str, Any]
+) -> None:
     """Read the rows that models will be compared on, before these are trained.
 
     Of a store of tables, `source` is a table, a folder of them, or a pattern.
@@ -22,27 +25,49 @@ def check_choice(source: str, store: "BlockStore", text: Mapping[str, Any]) -> N
     ------
     InputError
         If the text is malformed or has no rows; or a table does not fit the recipe.
+    MemoryBudgetError
+        If there is no memory for all models and the rows on their way.
     StorageError
     """
     from blocklinear.errors import InputError
     from blocklinear.inputs.urls import shown_name
+    from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
+    from blocklinear.objectives.problems import class_labels
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
+    from blocklinear.training.memory_plan import model_bytes
 
     manifest = store.manifest
+    n_classes = 0 if ALL_SOLVERS[options.solver].regression else len(class_labels(manifest))
+    n_columns = n_classes if n_classes > 2 or options.solver == CRAMMER_SINGER else 1
+    n_bytes = len(options.costs) * n_columns * model_bytes(manifest)
+    text = _beside(n_bytes, n_columns, manifest.of_tables, text)
     if manifest.of_tables:
         from blocklinear.tables.split import labelled_rows
 
         found = labelled_rows(store, [source], TextOptions(**text))
     else:
-        options = TextOptions(
+        how = TextOptions(
             index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits,
             **text,
         )  # fmt: skip
-        found = iter(read_rows([source], options))
+        found = iter(read_rows([source], how))
     if not sum(rows.n_rows for rows in found):
         what = f"{shown_name(source)}: has no rows to compare models on"
         raise InputError(what, "name a file with rows")
+
+
+def _beside(
+    n_bytes: int, n_columns: int, of_tables: bool, text: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return options for reading, with what a budget leaves next to weights of `n_bytes`."""
+    from blocklinear.model.predict import text_memory
+    from blocklinear.tables.arrow import ARROW_BYTES
+
+    if "memory_bytes" not in text:
+        return text
+    least: tuple[Any, ...] = (2 * ARROW_BYTES, "tables") if of_tables else ()
+    return {**text, "memory_bytes": text_memory(n_bytes, n_columns, text["memory_bytes"], *least)}
 
 
 def best_on(
@@ -56,10 +81,12 @@ def best_on(
         value, model = found
         return value, -model.metadata["C"]
 
+    n_bytes, of_tables = sum(m.weights.nbytes for m in models), "recipe" in models[0].metadata
+    text = _beside(n_bytes, models[0].n_columns, of_tables, text)
     ranked = []
     for model in models:
         score: Score
-        if "recipe" in model.metadata:
+        if of_tables:
             from blocklinear.tables.predict import evaluate_tables
 
             score = evaluate_tables(model, [source], options=TextOptions(**text)).score

@@ -340,13 +340,20 @@ def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
 
 
 def text_memory(
-    model: LinearModel, memory_bytes: int, least: int = _LEAST_TEXT_BYTES, what: str = "text"
+    n_bytes: int,
+    n_columns: int,
+    memory_bytes: int,
+    least: int = _LEAST_TEXT_BYTES,
+    what: str = "text",
 ) -> int:
-    """Return the budget for process and text: the memory less what the model takes.
+    """Return the budget for process and text: the memory less what a model, or several, take.
 
     Parameters
     ----------
-    model : LinearModel
+    n_bytes : int
+        Of weights.
+    n_columns : int
+        Decision values of a row.
     memory_bytes : int
         The budget of the whole process.
     least : int
@@ -363,12 +370,12 @@ def text_memory(
     MemoryBudgetError
         If that is too little; the message has the smallest budget that would do.
     """
-    step_bytes = 16 * max(_VALUES_PER_STEP, model.n_columns)
-    taken = PROCESS_BYTES + model.weights.nbytes + step_bytes
+    step_bytes = 16 * max(_VALUES_PER_STEP, n_columns)
+    taken = PROCESS_BYTES + n_bytes + step_bytes
     if memory_bytes - taken < least:
         raise MemoryBudgetError(
             f"memory budget of {exact_size(memory_bytes)}: the program takes "
-            f"{format_size(PROCESS_BYTES)}, the model {format_size(model.weights.nbytes)}, "
+            f"{format_size(PROCESS_BYTES)}, weights {format_size(n_bytes)}, "
             f"decision values {format_size(step_bytes)}, {what} at least {format_size(least)}",
             f"give it --memory {enough(taken + least)} or more",
         )

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -58,9 +59,9 @@ class TextSample:
 
 @dataclass(frozen=True)
 class _Piece:
-    """The lines that begin in a part of an input, which has so many bytes."""
+    """How many lines begin in a part of an input, which has so many bytes."""
 
-    lines: bytes
+    rows: int
     part_bytes: int
 
 
@@ -87,24 +88,23 @@ def sample_text(
             raise UsageError(f"{name}: a stream cannot be read twice", "name a file")
         sizes.append(size or 0)
     total, unpacked, pieces, whole, spread = sum(sizes), 0.0, list[_Piece](), True, True
-    for name, size in zip(names, sizes, strict=True):
-        share = max(most_bytes * size // max(total, 1), 1)
-        with Source(name, options) as source:
-            if source.kind != "plain":
-                piece, ratio, ended = _start_of(source, share)
-                unpacked += size * ratio
-                pieces.append(piece)
-                whole, spread = whole and ended, spread and ended
-                continue
-        unpacked += size
-        whole = whole and size <= share
-        pieces += _pieces_of(name, size, share)
-    rows = np.array([piece.lines.count(b"\n") for piece in pieces], float)
+    with storage_errors(path, "write"), path.open("wb") as lines:
+        for name, size in zip(names, sizes, strict=True):
+            share = max(most_bytes * size // max(total, 1), 1)
+            with Source(name, options) as source:
+                if source.kind != "plain":
+                    piece, ratio, ended = _start_of(source, share, lines)
+                    unpacked += size * ratio
+                    pieces.append(piece)
+                    whole, spread = whole and ended, spread and ended
+                    continue
+            unpacked += size
+            whole = whole and size <= share
+            pieces += _pieces_of(name, size, share, lines)
+    rows = np.array([piece.rows for piece in pieces], float)
     parts = np.array([piece.part_bytes for piece in pieces], float)
     if not rows.sum():
         raise InputError(f"{shown_names(names)}: no rows", "check the input")
-    with storage_errors(path, "write"):
-        path.write_bytes(b"".join(piece.lines for piece in pieces))
     error = 0.0
     if not whole and len(pieces) > 1:
         density = rows / np.maximum(parts, 1.0)
@@ -117,30 +117,58 @@ def sample_text(
     )
 
 
-def _start_of(source: Source, most_raw_bytes: int) -> tuple[_Piece, float, bool]:
-    """Return whole lines from the start of a packed input, its ratio, and whether it ended."""
-    found, n_bytes, buffer = list[bytes](), 0, memoryview(bytearray(_READ_BYTES))
-    while source.raw.bytes_read < most_raw_bytes or n_bytes < _READ_BYTES:
+class _Lines:
+    """Writes text a part at a time, and counts its lines."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out, self._start = out, out.tell()
+        self.n_bytes = self.rows = self._whole = 0
+
+    def write(self, text: bytes) -> None:
+        self._out.write(text)
+        if (last := text.rfind(b"\n")) >= 0:
+            self._whole = self.n_bytes + last + 1  # bytes of lines that have ended
+        self.n_bytes += len(text)
+        self.rows += text.count(b"\n")
+
+    def end(self) -> None:
+        """Write a newline at the end if there is none."""
+        if self._whole < self.n_bytes:
+            self.write(b"\n")
+
+    def cut(self) -> None:
+        """Leave out a last line that has not ended."""
+        self.n_bytes = self._whole
+        self._out.seek(self._start + self._whole)
+        self._out.truncate()
+
+
+def _start_of(source: Source, most_raw_bytes: int, out: IO[bytes]) -> tuple[_Piece, float, bool]:
+    """Write whole lines from the start of a packed input; return its ratio, and if it ended."""
+    lines, buffer = _Lines(out), memoryview(bytearray(_READ_BYTES))
+    while source.raw.bytes_read < most_raw_bytes or lines.n_bytes < _READ_BYTES:
         n = source.readinto(buffer)
         if not n:
             break
-        found.append(bytes(buffer[:n]))
-        n_bytes += n
-    ratio = n_bytes / max(source.raw.position, 1)
+        lines.write(bytes(buffer[:n]))
+    ratio = lines.n_bytes / max(source.raw.position, 1)
     ended = not source.readinto(buffer[:1])
-    text = b"".join(found)
-    lines = _ended(text) if ended else text[: text.rfind(b"\n") + 1]
-    return _Piece(lines, len(lines)), ratio, ended
+    lines.end() if ended else lines.cut()
+    return _Piece(lines.rows, lines.n_bytes), ratio, ended
 
 
-def _pieces_of(name: str, size: int, share: int) -> list[_Piece]:
-    """Return lines from places all over a plain file, about `share` bytes of them.
+def _pieces_of(name: str, size: int, share: int, out: IO[bytes]) -> list[_Piece]:
+    """Write lines from places all over a plain file, about `share` bytes of them.
 
     They are those that begin in parts of equal size: so that each line, short or long, is as likely
     to be among them.
     """
     if size <= share:
-        return [_Piece(_ended(_read(name, 0, size)), size)]
+        lines = _Lines(out)
+        for at in range(0, size, _READ_BYTES):
+            lines.write(_read(name, at, min(_READ_BYTES, size - at)))
+        lines.end()
+        return [_Piece(lines.rows, size)]
     length = max(share // _PIECES, 1)
     starts = np.linspace(0, size - length, _PIECES).astype(int).tolist()
     pieces = []
@@ -149,20 +177,17 @@ def _pieces_of(name: str, size: int, share: int) -> list[_Piece]:
         text = _read(name, start - before, length + before)
         first = text.find(b"\n") + 1 if before else 0
         if before and not first:
-            pieces.append(_Piece(b"", length))
+            pieces.append(_Piece(0, length))
             continue
-        lines, end = text[first:], start + length
-        while lines and not lines.endswith(b"\n") and end < size:
+        lines, text, end = _Lines(out), text[first:], start + length
+        lines.write(text)
+        while text and not text.endswith(b"\n") and end < size:
             more = _read(name, end, min(_READ_BYTES, size - end))
-            lines += more[: more.find(b"\n") + 1] or more
-            end += len(more)
-        pieces.append(_Piece(_ended(lines), length))
+            text, end = more[: more.find(b"\n") + 1] or more, end + len(more)
+            lines.write(text)
+        lines.end()
+        pieces.append(_Piece(lines.rows, length))
     return pieces
-
-
-def _ended(lines: bytes) -> bytes:
-    """Return lines with a newline at their end."""
-    return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
 
 
 def _read(name: str, start: int, n_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from blocklinear.ingest.ingest import no_rows
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import decoded_bytes, make_plan
 from blocklinear.inputs.urls import is_url, shown_name
-from blocklinear.memory import available_bytes
+from blocklinear.memory import available_bytes, spare_bytes
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.planning.growth import Range
 from blocklinear.planning.machine import Machine
@@ -82,7 +82,8 @@ def of_text(
     """
     text = replace(options.text, memory_bytes=train.memory_bytes, threads=train.threads)
     options = replace(options, text=text, force=True)
-    sample = sample_text(inputs, text, SAMPLE_BYTES, folder / "sample.svm")
+    most = min(SAMPLE_BYTES, max(spare_bytes(text.memory_bytes), 1 << 20))
+    sample = sample_text(inputs, text, most, folder / "sample.svm")
     blocks = min(_SAMPLE_BLOCKS, sample.rows)
     try:
         store = split(sample.path, folder / "store", replace(options, blocks=blocks))

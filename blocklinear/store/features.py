@@ -211,7 +211,9 @@ def _undo_planes(planes: IO[bytes], out: Indices) -> bool:
     return not planes.read(1)
 
 
-def to_input(weights: NDArray[np.float64], store: Path, manifest: Manifest) -> NDArray[np.float64]:
+def to_input(
+    weights: NDArray[np.float64], store: Path, manifest: Manifest, by_column: bool = False
+) -> NDArray[np.float64]:
     """Return weights in the order of the features of the input.
 
     Parameters
@@ -220,6 +222,8 @@ def to_input(weights: NDArray[np.float64], store: Path, manifest: Manifest) -> N
     store : Path
         The folder.
     manifest : Manifest
+    by_column : bool
+        Whether those of a column are to be next to each other in memory.
 
     Returns
     -------
@@ -234,7 +238,7 @@ def to_input(weights: NDArray[np.float64], store: Path, manifest: Manifest) -> N
     indices = read_features(store, manifest)
     if indices is None:
         return weights
-    found = np.zeros((manifest.dimension + 1, weights.shape[1]))
+    found = np.zeros((manifest.dimension + 1, weights.shape[1]), order="F" if by_column else "C")
     for start in range(0, len(indices), _PIECE):  # in pieces, as above
         part = indices[start : start + _PIECE]
         found[part - np.uint32(manifest.index_base)] = weights[start : start + len(part)]

@@ -235,7 +235,8 @@ class _Needs:
         self.fixed = self._program + self._vectors
         self.newton = of_newton * trained
         self.hessian = 8 * (d + 1) ** 2 * width
-        made_from = trained + 12 * d
+        one_cost = self._models // len(options.costs) if options.costs else 0  # see `Outcome`
+        made_from = max(trained + 12 * d, one_cost)
         self.final_models = self._program + self._models + made_from if manifest.renumbered else 0
         self.copy = working_set_bytes(manifest, n, manifest.nnz)
         if solver.l1:

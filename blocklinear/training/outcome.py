@@ -56,7 +56,7 @@ class Outcome:
     ) -> list[LinearModel]:
         """Return the model of each C, of weights by the numbers of the input."""
         models, costs = [], options.costs or (options.cost,)
-        weights = np.split(self.weights, len(costs), axis=1)
+        weights = _divided(self.weights, len(costs))
         n = len(self.certificates) // len(costs)
         for k, (cost, W) in enumerate(zip(costs, weights, strict=True)):
             own = self.certificates[k * n : (k + 1) * n]
@@ -111,6 +111,23 @@ class Outcome:
             classes={code: name for code, name in manifest.given.items() if code in task.labels},
             feature_names=read_names(store.folder, manifest),
         )
+
+
+def _divided(weights: NDArray[np.float64], n: int) -> list[NDArray[np.float64]]:
+    """Return n arrays of as many columns each, in C order, in the memory of the columns.
+
+    Columns that are not next to each other there are copied; else only those of one array at a
+    time.
+    """
+    if n == 1 or not weights.flags.f_contiguous:
+        return np.split(weights, n, axis=1)
+    found = []
+    for part in weights.T.reshape(n, -1, len(weights)):
+        own = part.reshape(len(weights), -1)
+        if len(part) > 1:
+            own[:] = part.T.copy()
+        found.append(own)
+    return found
 
 
 @contextlib.contextmanager

@@ -162,13 +162,14 @@ def train_in_parts(
             outcome = optimise(store, options, task, own, listener, halt, others, spent_s)
         finally:
             remove_if_empty(own, store.folder)
-        weights = to_input(outcome.weights, store.folder, store.manifest)
+        by_column = bool(options.costs)  # they become models of their own
+        weights = to_input(outcome.weights, store.folder, store.manifest, by_column)
         return dataclasses.replace(outcome, weights=weights)
 
     if not isinstance(task, Models) or len(folders) == 1:
         return trained(options, task, folder, 0), folders
     n = len(task)
-    W = np.empty((store.manifest.dimension + 1, n))
+    W = np.empty((store.manifest.dimension + 1, n), order="F" if options.costs else "C")
     outer, newton, stopped = 0, 0, "converged"
     certificates: list[Certificate] = []
     for part, own in zip(parts, folders, strict=True):

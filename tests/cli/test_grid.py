@@ -46,6 +46,15 @@ def test_each_cost_as_if_alone(cli, store, classes, tmp_path, flags, several):
             assert max(dual, low) <= min(primal, high) * (1 + 1e-12)
 
 
+def test_memory_to_choose_the_best_is_checked_before_training(refused, classes, tmp_path):
+    """Next to all models there must be room for the rows on their way."""
+    rows, how = tmp_path / "rows.svm", ["-c", "0.1,1", "--memory", "92M"]
+    rows.write_text("1 1:1\n")
+    error = refused(7, "train", classes, tmp_path / "m", *how, "--best-on", rows)
+    assert "text at least 16M" in error
+    assert "fix: give it --memory 101M or more" in error
+
+
 def test_the_best_on_other_rows(cli, classes, tmp_path):
     rows, flags = tmp_path / "classes.svm", ["-c", "1e-5,0.1,10", "-q"]
     done = cli("train", classes, tmp_path / "m", *flags, "--best-on", rows)

@@ -234,12 +234,12 @@ def test_standard_output(model, rows, monkeypatch):
 
 
 def test_memory_left_for_text(model):
-    assert 0 < text_memory(model, 1 << 30) < 1 << 30
+    assert 0 < text_memory(model.weights.nbytes, model.n_columns, 1 << 30) < 1 << 30
     with pytest.raises(MemoryBudgetError) as caught:
-        text_memory(model, 100 << 20)
+        text_memory(model.weights.nbytes, model.n_columns, 100 << 20)
     fix = str(caught.value).splitlines()[1]
     least = int(fix.split("--memory ")[1].split("M")[0]) << 20
-    assert text_memory(model, least) > 0
+    assert text_memory(model.weights.nbytes, model.n_columns, least) > 0
 
 
 def test_command_predict(rows, model_path, tmp_path, capsys):

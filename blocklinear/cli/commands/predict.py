@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
     if args.threads is not None:
         chosen["threads"] = args.threads
     if args.memory is not None:
-        chosen["memory_bytes"] = text_memory(model, parse_size(args.memory))
+        memory = parse_size(args.memory)
+        chosen["memory_bytes"] = text_memory(model.weights.nbytes, model.n_columns, memory)
     # a bar would be drawn between lines that go to the same terminal
     mixed = output.is_stdout and sys.stdout.isatty()
     with Console(args.quiet or mixed, "predict") as console:
@@ -151,7 +152,9 @@ def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Outp
     options: dict[str, Any] = given(threads=args.threads, expect_rows=args.expect_rows)
     if args.memory is not None:
         memory = parse_size(args.memory)
-        options["memory_bytes"] = text_memory(model, memory, 2 * ARROW_BYTES, "tables")
+        options["memory_bytes"] = text_memory(
+            model.weights.nbytes, model.n_columns, memory, 2 * ARROW_BYTES, "tables"
+        )
     with Console(args.quiet, "predict") as console:
         report = predict_tables(
             model,

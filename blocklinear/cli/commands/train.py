@@ -359,7 +359,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         options, by = stack.enter_context(cluster_of(args, options, load))
         if args.best_on:
-            check_choice(args.best_on, store, text)
+            check_choice(args.best_on, store, options, text)
         if args.format == "liblinear":
             _check_liblinear(store, options.solver, console)
         listeners: list[Listener] = [console]

@@ -45,7 +45,8 @@ def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
     if arguments.probability and not model.is_logistic:
         raise UsageError("probability output is only supported for logistic regression")
     if "memory_bytes" in given:
-        given = given | {"memory_bytes": text_memory(model, given["memory_bytes"])}
+        memory = text_memory(model.weights.nbytes, model.n_columns, given["memory_bytes"])
+        given = given | {"memory_bytes": memory}
     report = predict_stream(
         model,
         [arguments.text],
