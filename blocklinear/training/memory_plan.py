@@ -88,12 +88,13 @@ def plan_memory(
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
-        group = needs.largest_group(room - (whole if solver.l1 else 0))
+        least, room = min(needs.largest_group(room), 1), room - needs.mapped
+        group = max(needs.largest_group(room - (whole if solver.l1 else 0)), least)
         if solver.l1 and group < n_blocks:
             group = 1
         elif group < n_blocks:
             shared = needs.largest_group(room - min(room // 2, copied))
-            group = max(min(group, 1), min(shared, ENOUGH_BLOCKS))
+            group = max(least, min(shared, ENOUGH_BLOCKS))
         if solver.one_class:  # alpha get from block to block within a group
             group = max(group, min(n_blocks, 2))
     spare = needs.spare(group)
@@ -110,6 +111,7 @@ def plan_memory(
     held_out = spare // 2 if options.evaluate is not None else 0
     spare -= held_out
     if not solver.l1:
+        spare = max(spare - needs.mapped, 0)
         room = max(spare - needs.with_copies, 0)
         holds_w = room - needs.sampled(room) >= needs.recomputed
         copied = min(room, copied) if group < n_blocks and holds_w else 0
@@ -177,7 +179,8 @@ def plan_again(
             f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
         )
     held_out = spare // 2 if options.evaluate is not None else 0
-    return MemoryPlan(group, spare - held_out, held_out, newton, hessian, entries)
+    pinned = max(spare - held_out - needs.mapped, 0)
+    return MemoryPlan(group, pinned, held_out, newton, hessian, entries)
 
 
 def weight_bytes(manifest: Manifest) -> int:
@@ -208,6 +211,8 @@ class _Needs:
     newton, hessian : int     vectors of Newton steps, and the Hessian of each model
     final_models : int        the program, while it makes models of what was trained, if features
                               were renumbered: with their indices, a sorted copy, and their file
+    mapped : int              alpha, and which models have a row in their working set: files, of
+                              which pages that are read again and again must stay in memory
     copy : int                a copy of all rows; for L1 regularisation, of all columns
     with_copies : int         what is added where rows are copied: those that threads unpack at a
                               time, for the most threads that can be used, as results must not
@@ -238,6 +243,7 @@ class _Needs:
         one_cost = self._models // len(options.costs) if options.costs else 0  # see `Outcome`
         made_from = max(trained + 12 * d, one_cost)
         self.final_models = self._program + self._models + made_from if manifest.renumbered else 0
+        self.mapped = 0 if solver.l1 else (8 * width + 2 * has_passes(options)) * n
         self.copy = working_set_bytes(manifest, n, manifest.nnz)
         if solver.l1:
             entry = 2 + np.dtype(column_type(manifest, options)).itemsize
