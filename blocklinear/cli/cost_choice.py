@@ -41,7 +41,7 @@ def check_choice(
     n_classes = 0 if ALL_SOLVERS[options.solver].regression else len(class_labels(manifest))
     n_columns = n_classes if n_classes > 2 or options.solver == CRAMMER_SINGER else 1
     n_bytes = len(options.costs) * n_columns * model_bytes(manifest)
-    text = _beside(n_bytes, n_columns, manifest.of_tables, text)
+    text = _text_next_to(n_bytes, n_columns, manifest.of_tables, text)
     if manifest.of_tables:
         from blocklinear.tables.split import labelled_rows
 
@@ -57,10 +57,10 @@ def check_choice(
         raise InputError(what, "name a file with rows")
 
 
-def _beside(
+def _text_next_to(
     n_bytes: int, n_columns: int, of_tables: bool, text: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return options for reading, with what a budget leaves next to weights of `n_bytes`."""
+    """Return options for reading, with the memory that weights of `n_bytes` leave."""
     from blocklinear.model.predict import text_memory
     from blocklinear.tables.arrow import ARROW_BYTES
 
@@ -82,7 +82,7 @@ def best_on(
         return value, -model.metadata["C"]
 
     n_bytes, of_tables = sum(m.weights.nbytes for m in models), "recipe" in models[0].metadata
-    text = _beside(n_bytes, models[0].n_columns, of_tables, text)
+    text = _text_next_to(n_bytes, models[0].n_columns, of_tables, text)
     ranked = []
     for model in models:
         score: Score
