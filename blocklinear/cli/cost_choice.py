@@ -31,16 +31,12 @@ def check_choice(
     """
     from blocklinear.errors import InputError
     from blocklinear.inputs.urls import shown_name
-    from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
-    from blocklinear.objectives.problems import class_labels
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
-    from blocklinear.training.memory_plan import model_bytes
+    from blocklinear.training.memory_plan import bytes_of_models
 
     manifest = store.manifest
-    n_classes = 0 if ALL_SOLVERS[options.solver].regression else len(class_labels(manifest))
-    n_columns = n_classes if n_classes > 2 or options.solver == CRAMMER_SINGER else 1
-    n_bytes = len(options.costs) * n_columns * model_bytes(manifest)
+    n_bytes, n_columns = bytes_of_models(manifest, options)
     text = _text_next_to(n_bytes, n_columns, manifest.of_tables, text)
     if manifest.of_tables:
         from blocklinear.tables.split import labelled_rows

@@ -253,8 +253,8 @@ class Numbering:
             f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
             f"all that the budget of {exact_size(self._memory_bytes)} leaves for it next to the "
             f"program, which takes {format_size(PROCESS_BYTES)}, and the rows on their way",
-            f"give --memory {enough(PROCESS_BYTES + 2 * taken / MAP_SHARE)} or more, or split with "
-            "--hash-bits, or fewer of them",
+            f"give --memory {enough(PROCESS_BYTES + 2 * taken / MAP_SHARE)} or more, as rows that "
+            "follow may have other features; or split with --hash-bits, or fewer of them",
         )
 
 
