@@ -30,13 +30,15 @@ def check_choice(
     StorageError
     """
     from blocklinear.errors import InputError
+    from blocklinear.ingest.provenance import label_places
     from blocklinear.inputs.urls import shown_name
     from blocklinear.options import TextOptions
     from blocklinear.text import read_rows
     from blocklinear.training.memory_plan import bytes_of_models
 
     manifest = store.manifest
-    n_bytes, n_columns = bytes_of_models(manifest, options)
+    with label_places(store):
+        n_bytes, n_columns = bytes_of_models(manifest, options)
     text = _text_next_to(n_bytes, n_columns, manifest.of_tables, text)
     if manifest.of_tables:
         from blocklinear.tables.split import labelled_rows

@@ -115,22 +115,6 @@ class Cluster:
             raise UsageError(f"parts is {parts}, but must be at least 1")
         self._client, self._parts = client, parts
 
-    def _n_parts(self, engine: Engine, manifest: Manifest, listener: Listener) -> int:
-        """Return the number of parts: with as many as blocks, they would always be the same."""
-        n_blocks = len(manifest.blocks)
-        most = max(n_blocks // 2, 1)
-        if self._parts is None:
-            engine.await_workers()
-            return min(max(engine.n_workers, 1), most)
-        n_parts = min(self._parts, n_blocks)
-        if n_parts > most:
-            message = (
-                f"{counted(n_blocks, 'block')} in {counted(n_parts, 'part')} meet few others, and "
-                f"may not converge: give at most {most} --parts, or split into more --blocks"
-            )
-            listener(Warned(message))
-        return n_parts
-
     def budget(self) -> int:
         """Return the memory that a worker may take where nothing else is said, in bytes."""
         return budget_of_worker(self._client)
@@ -150,9 +134,12 @@ class Cluster:
         check_supported(options)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         make_folder(folder, store.folder)
-        n_parts = self._parts and min(self._parts, len(manifest.blocks))
-        facts = resumed(folder, manifest, options, listener, parts=n_parts)
-        n_parts = facts["course"]["parts"] if facts else self._n_parts(engine, manifest, listener)
+        asked = self._parts and min(self._parts, len(manifest.blocks))
+        facts = resumed(folder, manifest, options, listener, parts=asked)
+        if facts is not None:
+            n_parts = facts["course"]["parts"]
+        else:
+            n_parts = _number_of_parts(asked, engine, len(manifest.blocks), listener)
         planned = options
         if facts is not None:
             planned = dataclasses.replace(options, group=facts["group"])
@@ -193,6 +180,21 @@ class Cluster:
             engine.end(worker.forget, job.name)
         cluster = {"workers": engine.n_workers, "parts": n_parts, "rounds": run.outer}
         return dataclasses.replace(outcome, cluster=cluster)
+
+
+def _number_of_parts(asked: int | None, engine: Engine, n_blocks: int, listener: Listener) -> int:
+    """Return the number of parts: if there are as many as blocks, they always stay the same."""
+    most = max(n_blocks // 2, 1)
+    if asked is None:
+        engine.await_workers()
+        return min(max(engine.n_workers, 1), most)
+    if asked > most:
+        message = (
+            f"{counted(n_blocks, 'block')} in {counted(asked, 'part')} meet few others, and "
+            f"may not converge: give at most {most} --parts, or split into more --blocks"
+        )
+        listener(Warned(message))
+    return asked
 
 
 def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: int) -> MemoryPlan:

@@ -153,7 +153,10 @@ def _start_of(source: Source, most_raw_bytes: int, out: IO[bytes]) -> tuple[_Pie
         lines.write(bytes(buffer[:n]))
     ratio = lines.n_bytes / max(source.raw.position, 1)
     ended = not source.readinto(buffer[:1])
-    lines.end() if ended else lines.cut()
+    if ended:
+        lines.end()
+    else:
+        lines.cut()
     return _Piece(lines.rows, lines.n_bytes), ratio, ended
 
 

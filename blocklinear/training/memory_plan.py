@@ -18,7 +18,7 @@ from blocklinear.memory import (
 )
 from blocklinear.numerals import counted
 from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
-from blocklinear.objectives.problems import class_labels
+from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
 from blocklinear.solvers.sharing import models_by_pass
@@ -196,9 +196,8 @@ def model_bytes(manifest: Manifest) -> int:
 
 def bytes_of_models(manifest: Manifest, options: TrainOptions) -> tuple[int, int]:
     """Return what the models of all costs take, and the weight vectors of each."""
-    n_classes = 0 if ALL_SOLVERS[options.solver].regression else len(class_labels(manifest))
-    n = n_classes if n_classes > 2 or options.solver == CRAMMER_SINGER else 1
-    return max(len(options.costs), 1) * n * model_bytes(manifest), n
+    n = len(make_task(manifest, options))
+    return n * model_bytes(manifest), n // max(len(options.costs), 1)
 
 
 def _manifest_bytes(manifest: Manifest) -> int:
