@@ -2,7 +2,7 @@
 
 Files number features alphabetically or at random, so that almost every entry of w that a row needs
 is a cache miss. A store numbers them by how often they occur in the first rows, most often first,
-then in the order in which others appear: then the entries that rows have in common lie together,
+and then in the order in which they appear: then the entries that rows have in common lie together,
 and gaps between numbers take fewer bytes. Nothing outside a store shows these numbers.
 """
 
@@ -110,6 +110,16 @@ class Table:
         numbers[self.look_up(numbers)] = UNKNOWN
         return numbers
 
+    def put_in_order(self, order: NDArray[np.int64]) -> Indices:
+        """Give features other numbers: `order`, int64[n], is those so far, in the new order.
+
+        Nobody may look numbers up meanwhile. Return the new numbers, by those so far.
+        """
+        indices, new = self.indices(), np.empty(len(order), np.uint32)
+        new[order] = np.arange(len(order), dtype=np.uint32)
+        self._table[indices] = new + np.uint32(1)
+        return new
+
     def indices(self, first: int = 0) -> Indices:
         """Return the indices of the features from number `first` on, uint32[n]."""
         found = np.empty(len(self) - first, np.uint32)
@@ -173,7 +183,7 @@ class Numbering:
 
     def look_up(self, rows: Rows) -> Rows:
         """Replace indices by numbers where features have one (in any thread)."""
-        if rows.max_index >= self._table.stop:  # the reader is going to refuse them
+        if not self.counted or rows.max_index >= self._table.stop:  # the reader refuses the latter
             return rows
         least = rows.min_index
         return replace(rows, missing=self._table.look_up(rows.indices), least_zero=least)
@@ -196,15 +206,14 @@ class Numbering:
 
     def rest(self) -> Iterator[Rows]:
         """Yield the rows held back, if there are any."""
-        held, self._held = self._held, None
-        if not held:
-            return
-        indices = np.concatenate([rows.indices for rows in held])
-        found, counts = np.unique(indices, return_counts=True)
-        self.extend(found[np.argsort(-counts, kind="stable")])
-        for rows in held:
-            self._number(rows)
-            yield rows
+        held = self._held or []
+        if held:
+            counts = np.bincount(np.concatenate([rows.indices for rows in held]))
+            new = self._table.put_in_order(np.argsort(-counts, kind="stable"))
+            for rows in held:
+                rows.indices[:] = new[rows.indices]
+        self._held = None
+        yield from held
 
     def new_indices(self) -> Indices:
         """Return the indices of the features that got numbers here, in the order of these."""
@@ -216,10 +225,12 @@ class Numbering:
         return int(np.searchsorted(ends, self._most_held - self._nnz, "right"))
 
     def _hold(self, rows: Rows) -> None:
+        """Hold rows back, with numbers in the order of their appearance."""
         assert self._held is not None
         self._n_rows += rows.n_rows
         self._nnz += rows.nnz
         self._held.append(_copy(rows))
+        self.extend(self._held[-1].indices)
 
     @property
     def counted(self) -> bool:

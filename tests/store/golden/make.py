@@ -40,6 +40,9 @@ TABLE = b"""\
 1 1:7 4:1
 2 1:0.12345678901234567 5:1
 """
+# Features in the order of their numbers, which a writer may choose.
+ORDER = (1, 2, 3, 4, 5, 7, 6, *range(8, 101), 900, 65536, 4294967295)
+TABLE_ORDER = (1, 3, 4, 5, 2)
 RECIPE = {
     "version": 1,
     "columns": [
@@ -60,7 +63,8 @@ COMPRESSIONS = {"none": "none", "zstd": "zstd:1"}
 def write(folder: Path, compression: str, version: int) -> None:
     """Write a store of three blocks, with nothing in it that depends on time or place."""
     weighted, renumbered, named, of_tables = (bool((version - 1) & bit) for bit in (1, 2, 4, 8))
-    numbering = Numbering(256 << 20, 1 << 32) if renumbered else None
+    order = np.array(TABLE_ORDER if of_tables else ORDER, np.uint32)
+    numbering = Numbering(256 << 20, 1 << 32, order.copy()) if renumbered else None
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
         text=TextOptions(threads=1, memory_bytes=256 << 20),
@@ -78,7 +82,7 @@ def write(folder: Path, compression: str, version: int) -> None:
         blocks, labels = writer.finish()
     features, level = [], compression_level(compression)
     if numbering is not None:
-        features = [write_features(folder, 0, numbering.new_indices(), level)]
+        features = [write_features(folder, 0, order, level)]
     more = {}
     if named:
         more["classes"] = {"1": "yes", "2": "no"} if of_tables else CLASSES
