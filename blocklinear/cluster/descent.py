@@ -33,7 +33,6 @@ from blocklinear.objectives.certificate import (
     joined,
     relative_gaps,
 )
-from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import nothing_seen
 from blocklinear.solvers.pass_statistics import (
     add_stats,
@@ -92,18 +91,17 @@ class DistributedDescent(Trainee):
         self.bias = max(job.options.bias, 0.0)
         self.outer, self.dropped = 0, False
         self.spent, self.bytes_sent = Times(), 0
-        self._models = task if isinstance(task, Models) else None
         self._n, self._several = n, job.n_parts > 1
         self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
         self._entries = np.zeros(3)
-        n_models = 0 if self._models is None else len(self._models)
-        self._proven = ProvenModels(models_by_pass(n_models) if n_models else [np.arange(1)])
+        self._proven = ProvenModels(models_by_pass(len(task)))
         self._allocate()
         self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
         self._earlier_rounds: list[list[Any]] = []  # last rounds of dropped models
         self._taken = np.zeros(0)  # the step along the change of each
-        self._final = np.zeros((n if n_models else 0, n_models))  # as certified last
+        of_many = (0, 0) if task.alone else (n, len(task))
+        self._final = np.zeros(of_many)  # as certified last
         self._adopted = False
         self._passes = np.ones(1)
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
@@ -126,7 +124,7 @@ class DistributedDescent(Trainee):
     @property
     def costs(self) -> Sequence[float]:
         """C of each of many models, as asked for; empty of one problem."""
-        return [] if self._models is None else list(map(float, self._models.asked))
+        return self._job.task.grid
 
     @property
     def state(self) -> dict[str, Any]:
@@ -145,7 +143,7 @@ class DistributedDescent(Trainee):
             raise ValueError("the models of the state are not those of the run")
         if state["parts"] != self._job.n_parts:
             raise ValueError("the parts of the state are not those of the run")
-        if self._models is not None:
+        if not self._job.task.alone:
             self._proven.take_certificates(state, self._job.options.gap)
         self._proven.trained = [np.array(some, np.int64) for some in trained]
         self._allocate()
@@ -254,7 +252,7 @@ class DistributedDescent(Trainee):
             W[-1] = bias
         self._written = np.concatenate(self._proven.trained).tolist()
         self._taken = np.ones(len(self._written))
-        if self._models is None:
+        if self._job.task.alone:
             cost = float(self._job.task.pairs[0, 0])
             self._first[0][:] = previous.first_violation(cost)
         return found
@@ -374,7 +372,7 @@ class DistributedDescent(Trainee):
         """Return the certificate, of several models the sums and the largest gap."""
         proofs = self._prove(self._candidates(self._left), False, halt)
         found = [proof.certificates() for proof in proofs]
-        if self._models is None:
+        if self._job.task.alone:
             return found[0][0]
         self._proven.note(found)
         for k, (numbers, of) in enumerate(zip(self._proven.trained, found, strict=True)):
@@ -424,7 +422,7 @@ class DistributedDescent(Trainee):
     def drop_solved(self) -> bool:
         """Train no further those of many models of which the certificate is good enough."""
         goal = self._job.options.gap
-        if goal is None or self._models is None:
+        if goal is None or self._job.task.alone:
             return False
         staying = self._proven.unsolved(goal, self._job.options.tolerance, self._violations())
         if all(some.all() for some in staying):
@@ -453,7 +451,7 @@ class DistributedDescent(Trainee):
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified, float64[n_features + 1, M]."""
-        if self._models is not None:
+        if not self._job.task.alone:
             return self._final
         return self.average[0] if certificate.average else self.W[0]
 
@@ -463,7 +461,7 @@ class DistributedDescent(Trainee):
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
-        if self._models is None:
+        if self._job.task.alone:
             return self.W[0]
         weights = self._final.copy()
         for W, numbers in zip(self.W, self._proven.trained, strict=True):

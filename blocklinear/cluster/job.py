@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.kernels import dual as kernels
 from blocklinear.objectives.certificate import balance
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
+from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import moved
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
@@ -41,7 +41,7 @@ class Job:
     folder : Path             of the store, on every worker
     fingerprint : str         of the store
     options : TrainOptions    memory and threads are those of each worker
-    task : Task               without the folds of rows, which are in `FOLDS`
+    task : Models               without the folds of rows, which are in `FOLDS`
     n_parts : int
     plan : MemoryPlan         of a worker
     run_folder : Path         where the run keeps its files
@@ -52,7 +52,7 @@ class Job:
     folder: Path
     fingerprint: str
     options: TrainOptions
-    task: Task
+    task: Models
     n_parts: int
     plan: MemoryPlan
     run_folder: Path
@@ -194,7 +194,7 @@ def check_supported(options: TrainOptions) -> None:
     ------
     UsageError
     """
-    kind = ALL_SOLVERS[options.solver]
+    kind = SOLVERS[options.solver]
     for given, what, instead in (
         (kind.l1, "L1 regularisation", "give -s 1, 3 or 7"),
         (kind.one_class, "a one-class SVM", "train it on one machine"),

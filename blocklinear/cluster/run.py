@@ -18,7 +18,6 @@ from blocklinear.memory import enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.solvers.sharing import n_columns
@@ -123,7 +122,7 @@ class Cluster:
         self,
         store: BlockStore,
         options: TrainOptions,
-        task: Task,
+        task: Models,
         folder: Path,
         listener: Listener,
         halt: Halt,
@@ -151,9 +150,7 @@ class Cluster:
         held_out: HeldOut | None = None
         if options.evaluate is not None:
             held_out = HeldOut(options.evaluate, store, task, options, plan.spare_bytes)
-        folds = task.folds if isinstance(task, Models) else None
-        if isinstance(task, Models) and folds is not None:
-            task = dataclasses.replace(task, folds=None)
+        folds, task = task.folds, dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
             plan, folder.resolve(), folds is not None,
@@ -197,7 +194,9 @@ def _number_of_parts(asked: int | None, engine: Engine, n_blocks: int, listener:
     return asked
 
 
-def plan_worker(manifest: Manifest, options: TrainOptions, task: Task, n_parts: int) -> MemoryPlan:
+def plan_worker(
+    manifest: Manifest, options: TrainOptions, task: Models, n_parts: int
+) -> MemoryPlan:
     """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
 
     Raises

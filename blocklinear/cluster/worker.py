@@ -27,7 +27,6 @@ from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Star
 from blocklinear.errors import BlocklinearError, DamagedError
 from blocklinear.kernels.blocks.scaling import scale_columns
 from blocklinear.objectives.certificate import Proof
-from blocklinear.objectives.models import Models
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
@@ -192,7 +191,7 @@ class Part:
         options = replace(job.options, seed=seed, bias=bias, threads=session.place.threads)
         entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
         task = job.task
-        if isinstance(task, Models) and job.folded:
+        if job.folded:
             folds = RowArray(folder / "folds.work", self.manifest, np.int32)
             folds.all[:] = job.folds(manifest, self.blocks)
             task = replace(task, folds=folds)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.problems import LabelledRows, Problem, weighted
+from blocklinear.objectives.problems import LabelledRows, weighted
 
 Floats = NDArray[np.float64]
 _UNBALANCED = 1e-9
@@ -63,7 +63,7 @@ class FeasibleSet(ABC):
 class Separate(FeasibleSet):
     """Models that do not depend on each other: [0, C_i], or [-C_i, C_i]; unbounded if squared."""
 
-    def __init__(self, task: Problem | Models) -> None:
+    def __init__(self, task: Models) -> None:
         self._task, self.classes = task, task.labels
         own = [task.labels[k] for k in task.positive] if task.labels else [None] * len(task)
         self.labels, self.costs, self.bounded = tuple(own), task.pairs, task.solver.bounded

@@ -34,12 +34,12 @@ from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.losses import UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import OF_NORMS, OF_PRIMAL, Certificate
-from blocklinear.objectives.problems import SOLVERS, LabelledRows, Problem, refuse_weightless
+from blocklinear.objectives.models import NO_FOLD, Models
+from blocklinear.objectives.problems import ONE_CLASS, SOLVERS, LabelledRows, refuse_weightless
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
-ONE_CLASS = 21
 ZERO = 1e-9
 """Relative to 1/2 (nu sum U_i |x_i|)**2: an objective of that size is none."""
 LEAST_TOTAL = 1e-145
@@ -52,7 +52,7 @@ _DIGIT = 16  # bits
 
 
 @dataclass(frozen=True)
-class OneClass(Problem):
+class OneClass(Models):
     """The one-class SVM of all rows of a store, whatever their labels.
 
     Attributes
@@ -69,6 +69,10 @@ class OneClass(Problem):
         if rows.weights is None:
             return np.ones(len(rows.labels))
         return self.rounded(rows.weights)
+
+    def bounds(self, rows: LabelledRows) -> Floats:
+        """Return U_i of rows, as of many models; float64[n, 1]."""
+        return self.costs(rows)[:, None]
 
     def rounded(self, alpha: Floats) -> Floats:
         """Return numbers rounded down to multiples of the quantum."""
@@ -93,7 +97,10 @@ def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
             "multiply all weights by the same number: predictions stay the same",
         )
     quantum = 2.0 ** (math.ceil(math.log2(largest)) - BITS) if largest > 0.0 else 2.0**-BITS
-    return OneClass(SOLVERS[ONE_CLASS], 0.0, (), (1.0,), options.nu, quantum)
+    return OneClass(
+        SOLVERS[ONE_CLASS], 0.0, (), np.zeros(1, np.int32), np.full(1, NO_FOLD, np.int32),
+        np.ones(1), np.ones((1, 2)), alone=True, nu=options.nu, quantum=quantum,
+    )  # fmt: skip
 
 
 def quantile(f: Floats, upper: Floats | None, mass: float) -> float:

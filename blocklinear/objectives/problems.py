@@ -1,8 +1,8 @@
-"""Which problem a run solves: labels to targets, C to the cost of each row."""
+"""The problems there are, and what C and classes of a store make of them."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,11 @@ class SolverType:
         return self.kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
 
 
+CRAMMER_SINGER, ONE_CLASS = 4, 21
 SOLVERS = {
     1: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
     3: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
+    CRAMMER_SINGER: SolverType("MCSVM_CS", losses.HINGE),
     5: SolverType("L1R_L2LOSS_SVC", losses.SQUARED_HINGE, l1=True),
     6: SolverType("L1R_LR", losses.LOGISTIC, l1=True),
     7: SolverType("L2R_LR_DUAL", losses.LOGISTIC),
@@ -61,7 +63,7 @@ SOLVERS = {
     0: SolverType("L2R_LR", losses.LOGISTIC),
     2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE),
     11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True),
-    21: SolverType("ONECLASS_SVM", losses.HINGE, one_class=True),
+    ONE_CLASS: SolverType("ONECLASS_SVM", losses.HINGE, one_class=True),
 }
 
 
@@ -87,111 +89,9 @@ def weighted(cost: Floats, rows: LabelledRows) -> Floats:
     return cost * rows.weights.reshape(-1, *[1] * (cost.ndim - 1))
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One model: two classes to distinguish, or a value to predict.
-
-    Attributes
-    ----------
-    solver : SolverType
-    epsilon : float           of the losses for regression
-    labels : tuple of float   the positive class, then the negative, LIBLINEAR's order; empty for
-                              regression
-    class_costs : tuple of float        C of these classes; of all rows for regression
-    """
-
-    solver: SolverType
-    epsilon: float
-    labels: tuple[float, ...]
-    class_costs: tuple[float, ...]
-
-    positive: ClassVar = np.zeros(1, np.int32)
-    """As many models have it: the number of the class that is +1."""
-
-    def __len__(self) -> int:
-        return 1
-
-    def some(self, which: Any) -> "Problem":
-        """Return it, the only model."""
-        return self
-
-    @property
-    def kind(self) -> int:
-        """The loss, as the kernels number it."""
-        return self.solver.kind
-
-    @property
-    def pairs(self) -> Floats:
-        """C of rows of the positive class and of others, as of many models; float64[1, 2]."""
-        return np.array([[self.class_costs[0], self.class_costs[-1]]])
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a checkpoint says of it, as JSON."""
-        return {"labels": list(self.labels), "costs": self.pairs.tolist()}
-
-    def costs(self, rows: LabelledRows) -> Floats:
-        """Return C_i of rows, float64[n]."""
-        return self.of_model(0, rows)[1]
-
-    def bounds(self, rows: LabelledRows) -> Floats:
-        """Return C_i of rows, as of many models; float64[n, 1]."""
-        return self.costs(rows)[:, None]
-
-    def of_model(self, j: int, rows: LabelledRows) -> tuple[Floats, Floats]:
-        """Return target and C_i of rows, float64[n] both, as of many models.
-
-        The target is +1 for rows of the positive class and -1 for others, or the value.
-        """
-        if self.solver.regression:
-            return rows.labels, weighted(np.full(len(rows.labels), self.class_costs[0]), rows)
-        is_positive = rows.labels == self.labels[0]
-        target = 2.0 * is_positive
-        target -= 1.0
-        positive, negative = self.class_costs
-        if positive == negative:  # which takes a tenth of the time
-            return target, weighted(np.full(len(target), positive), rows)
-        return target, weighted(np.where(is_positive, positive, negative), rows)
-
-    def total_cost(self, manifest: Manifest) -> float:
-        """Return the sum of C_i over the rows of a store."""
-        weights = manifest.weights
-        if self.solver.regression or manifest.labels is None:
-            return float(weights["total"] * self.class_costs[0])
-        sums = dict(zip(manifest.labels, weights["sums"], strict=True))
-        costs = zip(self.labels, self.class_costs, strict=True)
-        return float(sum(sums[label] * cost for label, cost in costs))
-
-
 def label_order(labels: list[float]) -> list[float]:
     """Return labels in LIBLINEAR's order: by first appearance, but ``-1 1`` becomes ``1 -1``."""
     return [1.0, -1.0] if labels == [-1.0, 1.0] else labels
-
-
-def make_problem(manifest: Manifest, options: TrainOptions) -> Problem:
-    """Return the problem of training on a store.
-
-    Raises
-    ------
-    InputError
-        If the labels of the store are not those of two classes, for a classifier.
-    UsageError
-        If C times the weight of a class leaves the range of numbers.
-    """
-    solver = SOLVERS[options.solver]
-    if solver.regression:
-        if manifest.classes:
-            raise InputError(
-                "the labels of the store are text, or integers beyond 2**53: no values to regress "
-                "on", "train a classifier, or append the rows again with y of numbers",
-            )  # fmt: skip
-        return Problem(solver, options.epsilon, (), (checked_cost(options.cost, "C", manifest),))
-    weights = weights_of_classes(manifest, options)
-    costs = tuple(
-        checked_cost(options.cost * weight, f"C of class {format_number(label)}", manifest)
-        for label, weight in weights.items()
-    )
-    return Problem(solver, 0.0, tuple(weights), costs)
 
 
 def checked_cost(cost: float, name: str, manifest: Manifest) -> float:

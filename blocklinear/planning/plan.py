@@ -24,7 +24,6 @@ from blocklinear.errors import (
 from blocklinear.inputs.objects import MissingError
 from blocklinear.inputs.urls import is_url
 from blocklinear.memory import available_bytes, default_budget
-from blocklinear.objectives.models import Models
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.planning.growth import Range
@@ -127,7 +126,7 @@ def _estimate(
     trend = None
     try:
         task = make_task(sample.manifest, options)
-        n_models, apart = len(task), isinstance(task, Models) and task.separable
+        n_models, apart = len(task), task.separable and not task.alone
         trials = run_trials(sample, options, _TRIAL_S)
         trend = Trend.of(trials)
         if trend is None:

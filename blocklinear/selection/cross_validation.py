@@ -23,8 +23,8 @@ from blocklinear.kernels.losses import LOGISTIC
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.certificate import column_norms
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, Models, make_models
-from blocklinear.objectives.one_class import ONE_CLASS
+from blocklinear.objectives.models import Models, make_models
+from blocklinear.objectives.problems import CRAMMER_SINGER, ONE_CLASS, SOLVERS
 from blocklinear.objectives.tasks import check_shared
 from blocklinear.options import TrainOptions
 from blocklinear.selection.folds import hashes, stratify_folds
@@ -268,7 +268,7 @@ def _check_assigned(assigned: NDArray[np.int32] | None, n_rows: int, n_folds: in
 
 def largest_searched(options: TrainOptions) -> float:
     """Return where a search for C ends, as LIBLINEAR's does."""
-    regression = ALL_SOLVERS[options.solver].regression
+    regression = SOLVERS[options.solver].regression
     return LARGEST_OF_REGRESSION if regression else LARGEST_SEARCHED
 
 
@@ -482,7 +482,7 @@ class _Validation:
         largest = self._largest_norm + bias * bias
         if total == 0.0 or largest == 0.0:
             return 0
-        times = 1.0 if ALL_SOLVERS[self.options.solver].kind == LOGISTIC else 2.0
+        times = 1.0 if SOLVERS[self.options.solver].kind == LOGISTIC else 2.0
         exponent = -math.log2(times * total) - math.log2(largest)  # the product may overflow
         return math.floor(min(max(exponent, _LEAST_EXPONENT), last))
 
@@ -492,7 +492,7 @@ class _Validation:
         Predictions alone do not tell: while C is so small that all rows are at their bounds, they
         stay as they are and the weights double; or by L1 regularisation all weights are 0.
         """
-        may_begin = ALL_SOLVERS[self.options.solver].l1 and self._largest_norm > 0.0
+        may_begin = SOLVERS[self.options.solver].l1 and self._largest_norm > 0.0
         for count, c in enumerate(range(len(self._kept) - 1, 0, -1)):
             zero = may_begin and not self._norms[c - 1].any()
             if zero or not _alike(self._norms[c - 1], self._norms[c]):

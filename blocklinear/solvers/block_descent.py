@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from blocklinear.kernels.dual import GAIN
 from blocklinear.objectives.certificate import Certificate, Proof, aligned_zeros, joined
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.many import ManyModels
 from blocklinear.solvers.newton.solver import Newton
@@ -367,13 +366,13 @@ class BlockDescent(Solver):
         (one,) = self.vectors
         if not isinstance(one, SingleModel):
             return None
-        newton = self._newton(one.problem, [None], enough_products)
-        if one.problem.solver.smooth and one.average_is_better:
+        newton = self._newton(one.models, [None], enough_products)
+        if one.models.solver.smooth and one.average_is_better:
             newton.start_from(one.average, [None])
         return newton
 
     def _newton(
-        self, task: Task, proven: Sequence[Certificate | None], enough_products: float
+        self, task: Models, proven: Sequence[Certificate | None], enough_products: float
     ) -> Newton:
         """Return Newton's method, which goes on from here, but not with models that are proven."""
         options, alphas = self._options.without_violation(), [v.alpha for v in self.vectors]
@@ -418,7 +417,7 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def costs(self) -> Sequence[float]:
         """C of each model, as asked for."""
-        return list(map(float, self._models.asked))
+        return self._models.grid
 
     @property
     def _trained(self) -> Sequence[ManyModels]:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate, joined
-from blocklinear.objectives.problems import Problem
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, Solver, attributes, each, take_attributes
 from blocklinear.store.manifest import Manifest
@@ -64,7 +63,9 @@ class CertifiedPasses(Solver):
     _models: Sequence[Iterate]
     """All of them, in their order."""
 
-    def __init__(self, task: Task, manifest: Manifest, options: TrainOptions, n_parts: int) -> None:
+    def __init__(
+        self, task: Models, manifest: Manifest, options: TrainOptions, n_parts: int
+    ) -> None:
         self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
@@ -111,11 +112,11 @@ class CertifiedPasses(Solver):
     @property
     def costs(self) -> Sequence[float]:
         """C of each of many models, as asked for; empty of one problem."""
-        return () if isinstance(self._task, Problem) else list(map(float, self._task.asked))
+        return self._task.grid
 
     def _shares(self, numbers: list[list[int]]) -> dict[str, Any]:
         """Return what a checkpoint says of which models have their alpha in one array."""
-        if isinstance(self._task, Problem):
+        if self._task.alone:
             return {"columns": 1}
         return {"by_pass": numbers, "trained": numbers, "columns": [len(of) for of in numbers]}
 
@@ -158,14 +159,14 @@ class CertifiedPasses(Solver):
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
-        return [] if isinstance(self._task, Problem) else self._certificates()
+        return [] if self._task.alone else self._certificates()
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""
         self._adopted = weights
 
 
-def tolerance_scales(task: Task, manifest: Manifest) -> Floats:
+def tolerance_scales(task: Models, manifest: Manifest) -> Floats:
     """Return what LIBLINEAR multiplies ``-e`` by for its primal solvers, float64[M].
 
     That is the share of rows of the smaller class; 1 for regression.

@@ -55,17 +55,17 @@ class CrammerSinger(WeightVectors):
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
-        super().__init__(len(models), 1, manifest, options, folder)
-        self._models, self._class_cost = models, models.cost[:, 1]
+        super().__init__(models, manifest, options, folder)
+        self._class_cost = models.cost[:, 1]
         self._factor = FACTOR  # of steps in passes
 
     @property
     def feasible_set(self) -> AllClasses:
         """Where alpha may be."""
-        return AllClasses(self._models)
+        return AllClasses(self.models)
 
     def _data(self, rows: RowView) -> _Data:
-        code = self._models.codes(rows.labels)
+        code = self.models.codes(rows.labels)
         return code, weighted(self._class_cost[code], rows)
 
     def _descend(

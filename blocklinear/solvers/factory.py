@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.objectives.models import CRAMMER_SINGER, Models
+from blocklinear.objectives.models import Models
 from blocklinear.objectives.one_class import OneClass
-from blocklinear.objectives.problems import Problem
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.problems import CRAMMER_SINGER
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
 from blocklinear.solvers.crammer_singer import CrammerSinger
@@ -30,7 +29,7 @@ from blocklinear.store.row_arrays import RowArray
 def make_solver(
     manifest: Manifest,
     options: TrainOptions,
-    task: Task,
+    task: Models,
     folder: Path,
     working_set_entries: int,
     enough_products: float = math.inf,
@@ -56,7 +55,7 @@ def make_solver(
         return Newton(task, alphas, manifest, options, enough_products)
     if isinstance(task, OneClass):
         model: WeightVectors = OneClassModel(task, manifest, options, folder)
-    elif isinstance(task, Problem):
+    elif task.alone:
         kind = Pegasos if options.method == "pegasos" else SingleModel
         kind = AveragedBlocks if options.average else kind
         model = kind(task, manifest, options, folder)
@@ -72,7 +71,7 @@ def make_solver(
 def make_descent(
     manifest: Manifest,
     options: TrainOptions,
-    task: Task,
+    task: Models,
     folder: Path,
     working_set_entries: int,
     numbers: Sequence[Sequence[int]],
@@ -88,7 +87,7 @@ def make_descent(
     numbers : sequence of sequences of int
         The models of many that share each pass.
     """
-    if isinstance(task, Problem):
+    if task.alone:
         one = SingleModel(task, manifest, options, folder)
         vectors: Sequence[WeightVectors] = [one]
     else:

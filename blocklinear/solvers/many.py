@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from blocklinear.kernels import dual
 from blocklinear.kernels.sums import copy_columns
 from blocklinear.objectives.certificate import Proof, aligned_zeros
-from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.pages import give_back
@@ -66,9 +65,7 @@ class ManyModels(WeightVectors):
     def __init__(
         self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path, name: str
     ) -> None:
-        n = len(models)
-        super().__init__(n, n, manifest, options, folder, name, padded(n))
-        self.models = models
+        super().__init__(models, manifest, options, folder, name)
         self.certified = self.apart = Dropped(np.zeros((len(self.W), 0)), np.zeros(0, np.int64))
 
     @property
@@ -76,11 +73,6 @@ class ManyModels(WeightVectors):
         """All that a checkpoint must keep, by name."""
         dropped = {"certified": self.certified.weights, "apart": self.apart.weights}
         return super().arrays | {name: weights for name, weights in dropped.items() if weights.size}
-
-    @property
-    def feasible_set(self) -> Separate:
-        """Where alpha may be."""
-        return Separate(self.models)
 
     @property
     def all_models(self) -> int:

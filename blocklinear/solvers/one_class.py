@@ -17,7 +17,6 @@ from blocklinear.kernels import dual
 from blocklinear.kernels import one_class as kernels
 from blocklinear.kernels.sums import add_rows, dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, Proof, norms_above
-from blocklinear.objectives.feasible_sets import Separate
 from blocklinear.objectives.one_class import (
     ZERO,
     OneClass,
@@ -54,18 +53,13 @@ class OneClassModel(WeightVectors):
     def __init__(
         self, problem: OneClass, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
-        super().__init__(1, 1, manifest, options, folder)
+        super().__init__(problem, manifest, options, folder)
         self.problem, self._manifest = problem, manifest
         self._mass = problem.nu * manifest.weights["total"]  # T
         self._targets = np.full(len(manifest.blocks), np.nan)  # sums of alpha to begin with
         self._length = np.zeros(1)  # nu times the sum of U_i |x_i|, as sampled last
         columns = 1 + manifest.weighted
         self._found = RowArray(folder / "decisions.work", manifest, np.float64, columns)
-
-    @property
-    def feasible_set(self) -> Separate:
-        """Where alpha may be, but for their sum."""
-        return Separate(self.problem)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

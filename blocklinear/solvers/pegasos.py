@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import pegasos
 from blocklinear.kernels.sums import dot
-from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.row_orders import row_order
 from blocklinear.solvers.single import SingleModel
@@ -27,19 +27,16 @@ class Pegasos(SingleModel):
 
     How often each row had a loss gives a feasible point of the dual, and so a certificate. What is
     estimated during the work is not exact.
-
-    Parameters
-    ----------
-    problem : Problem
-        With hinge loss.
     """
 
     def __init__(
-        self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
+        self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
-        super().__init__(problem, manifest, options, folder)
+        super().__init__(models, manifest, options, folder)
         self._used_rows = manifest.n_rows - manifest.weights["zeros"]
-        self._radius_sq = problem.total_cost(manifest)
+        sums = dict(zip(manifest.labels or (), manifest.weights["sums"], strict=True))
+        costs = zip(models.labels, models.pairs[0].tolist(), strict=True)
+        self._radius_sq = float(sum(sums[label] * cost for label, cost in costs))  # of all C_i
         self._lost = np.zeros(pegasos.N_STATS)
         self.updates: Floats = np.zeros(1)
 

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import dual
 from blocklinear.objectives.certificate import Proof
-from blocklinear.objectives.feasible_sets import Separate
-from blocklinear.objectives.problems import Problem
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import add_stats, no_stats, threshold, width
 from blocklinear.solvers.row_orders import drawn_rows, row_order, row_schedule
@@ -32,21 +31,15 @@ class SingleModel(WeightVectors):
     """One model and its alpha."""
 
     def __init__(
-        self, problem: Problem, manifest: Manifest, options: TrainOptions, folder: Path
+        self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
-        super().__init__(1, 1, manifest, options, folder)
-        self.problem = problem
+        super().__init__(models, manifest, options, folder)
         self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
         adaptive = int(self._selection == dual.AVSF)
         self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
         self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
         self._adapt = np.zeros(dual.N_ADAPT)
         self._seen = no_stats()  # in an epoch
-
-    @property
-    def feasible_set(self) -> Separate:
-        """Where alpha may be."""
-        return Separate(self.problem)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -62,7 +55,7 @@ class SingleModel(WeightVectors):
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""
-        return self.problem.of_model(0, rows)
+        return self.models.of_model(0, rows)
 
     def _epochs(self, step: BlockStep) -> None:
         if self._selection == dual.SHRINK:  # it lasts as long as the block step
@@ -105,12 +98,12 @@ class SingleModel(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows, problem, alpha = step.rows, self.problem, step.alpha.reshape(-1)
-        seen = no_stats()
+        rows, models, seen = step.rows, self.models, no_stats()
         resident = step.steps == 1  # then a turn of a row at a bound costs no more than a pass
         dual.dcd_epoch(
-            *rows.arrays, rows.sq_norm, *step.data, order, problem.kind, problem.epsilon, self.bias,
-            alpha, self.W.reshape(-1), seen, self._selection, self._preference, self._adapt,
+            *rows.arrays, rows.sq_norm, *step.data, order, models.kind, models.epsilon, self.bias,
+            step.alpha.reshape(-1), self.W.reshape(-1), seen, self._selection, self._preference,
+            self._adapt,
             step.ranges if why != PASS else NO_RANGES,
             step.priority if why != PASS and not resident else NO_PRIORITY,
         )  # fmt: skip
@@ -119,8 +112,8 @@ class SingleModel(WeightVectors):
             add_stats(seen, self._seen)
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
-        terms, problem = np.zeros_like(self.terms), self.problem
-        dual.add_dual_terms(*data, problem.kind, problem.epsilon, alpha.reshape(-1), terms[0])
+        terms, models = np.zeros_like(self.terms), self.models
+        dual.add_dual_terms(*data, models.kind, models.epsilon, alpha.reshape(-1), terms[0])
         return terms
 
     def _certify(
@@ -128,7 +121,7 @@ class SingleModel(WeightVectors):
     ) -> None:
         one, other = proof.pair
         dual.certify_rows(
-            *rows.arrays, rows.sq_norm, *data, self.problem.kind, self.problem.epsilon, self.bias,
+            *rows.arrays, rows.sq_norm, *data, self.models.kind, self.models.epsilon, self.bias,
             alpha.reshape(-1), proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
             len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
             proof.sums[:, :, 0], proof.reach[:, 0],

@@ -20,13 +20,15 @@ from blocklinear.objectives.certificate import (
     of_problems,
     relative_gaps,
 )
-from blocklinear.objectives.feasible_sets import FeasibleSet
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.feasible_sets import FeasibleSet, Separate
+from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import moved, nothing_seen
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.pass_statistics import no_stats, violations
 from blocklinear.solvers.protocol import CutShort
 from blocklinear.solvers.row_orders import pass_order, row_order, turns
+from blocklinear.solvers.sharing import padded
 from blocklinear.solvers.working_set import (
     PAUSE,
     Sample,
@@ -98,15 +100,14 @@ class WeightVectors(ABC):
 
     Parameters
     ----------
-    width : int
-        Weight vectors, at least 1.
-    n_problems : int
-        Problems that they are of: one for each, or one for all.
+    models : Models
+        One for each weight vector; of one problem for all, if they are not separable.
     folder, name : Path, str
         Where alpha is kept, and under which name.
 
     Attributes
     ----------
+    models : Models           those still trained
     W, average : float64[n_features + 1, columns]   weights, a column for each, then zeros; their
                               average over the outer iteration, if it is `averaged`
     alpha : RowArray          float64, a column for each, also for those that were dropped
@@ -136,18 +137,18 @@ class WeightVectors(ABC):
 
     def __init__(
         self,
-        width: int,
-        n_problems: int,
+        models: Models,
         manifest: Manifest,
         options: TrainOptions,
         folder: Path,
         name: str = "",
-        columns: int | None = None,
     ) -> None:
-        self._options = options
+        self.models, self._options, width = models, options, len(models)
+        n_problems = width if models.separable else 1
+        columns = padded(width) if models.separable else width
         self.bias, self.free_bias = max(options.bias, 0.0), not options.regularize_bias
         self.width = width
-        self.W = aligned_zeros(manifest.n_features + 1, columns or width)
+        self.W = aligned_zeros(manifest.n_features + 1, columns)
         self.average = aligned_zeros(*self.W.shape)  # no pages until it is written to
         self.alpha = RowArray(folder / f"alpha{name}.work", manifest, np.float64, width)
         self.places = np.arange(width)
@@ -166,9 +167,9 @@ class WeightVectors(ABC):
         self._since = np.zeros(2)  # rows worked on since: such ones; all
 
     @property
-    @abstractmethod
     def feasible_set(self) -> FeasibleSet:
         """Where alpha may be."""
+        return Separate(self.models)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -291,7 +292,7 @@ class WeightVectors(ABC):
 
     def violations(self) -> Floats:
         """Return what LIBLINEAR's ``-e`` is compared with, float64[n_problems]."""
-        regression = ALL_SOLVERS[self._options.solver].regression
+        regression = SOLVERS[self._options.solver].regression
         own = self.places[: len(self.terms)]
         first = self.first_violation[own]
         added = self.bias**2 * self._imbalance if self.free_bias else None

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store import shapes
 from blocklinear.store.shapes import Shape, count, fields, flag, items, maybe, number, row, text
 
 
 def _solver(value: Any, place: str) -> None:
     count(value, place)
-    if value not in ALL_SOLVERS:
+    if value not in SOLVERS:
         raise ValueError(f"{place} is not a solver that is known here")
 
 

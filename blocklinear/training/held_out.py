@@ -14,7 +14,7 @@ from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
 from blocklinear.memory import format_size
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.models import Models
 from blocklinear.options import TextOptions, TrainOptions
 from blocklinear.store.features import read_features
 from blocklinear.store.store import BlockStore
@@ -43,7 +43,7 @@ class HeldOut:
     """
 
     def __init__(
-        self, path: str, store: BlockStore, task: Task, options: TrainOptions, room_bytes: int
+        self, path: str, store: BlockStore, task: Models, options: TrainOptions, room_bytes: int
     ) -> None:
         manifest = store.manifest
         self._task, self._index_base = task, manifest.column_base

@@ -24,7 +24,8 @@ from blocklinear.ingest.provenance import label_places
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.tasks import Task, make_task
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.factory import make_solver
 from blocklinear.solvers.newton.costs import enough_products
@@ -133,7 +134,7 @@ def train_models(
 def optimise(
     store: BlockStore,
     options: TrainOptions,
-    task: Task,
+    task: Models,
     folder: Path,
     listener: Listener,
     halt: Halt,

@@ -17,7 +17,7 @@ from blocklinear.memory import (
     format_size,
 )
 from blocklinear.numerals import counted
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER
+from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
@@ -83,7 +83,7 @@ def plan_memory(
     room = options.memory_bytes - needs.fixed
     if plan is not None and plan.pin_bytes >= url_bytes and needs.group(plan.group) <= room:
         return replace(plan, pin_bytes=plan.pin_bytes - url_bytes)
-    n_blocks, solver, whole = len(manifest.blocks), ALL_SOLVERS[options.solver], needs.copy
+    n_blocks, solver, whole = len(manifest.blocks), SOLVERS[options.solver], needs.copy
     copied = whole // WORKING_SET_SHARE if has_passes(options) else 0
     copied = whole if solver.l1 else copied + needs.sampled(copied or whole)
     if options.group is not None:
@@ -167,7 +167,7 @@ def plan_again(
     needs = _Needs(manifest, options, width, others, url_bytes)
     least = needs.fixed + needs.group(group)
     copied = -(-entries * needs.copy // max(manifest.nnz, 1))
-    if not ALL_SOLVERS[options.solver].l1:
+    if not SOLVERS[options.solver].l1:
         copied = needs.copies(copied)
     elif entries >= manifest.nnz:
         copied += PRODUCTS_BYTES
@@ -232,7 +232,7 @@ class _Needs:
         self, manifest: Manifest, options: TrainOptions, width: int, others: int, url_bytes: int
     ) -> None:
         self._manifest, self._options, self._width, self._others = manifest, options, width, others
-        solver, n, d = ALL_SOLVERS[options.solver], manifest.n_rows, manifest.n_features
+        solver, n, d = SOLVERS[options.solver], manifest.n_rows, manifest.n_features
         trained = width * weight_bytes(manifest)
         self._models = (width + others) * model_bytes(manifest)
         of_newton = NEWTON_VECTORS + (not solver.smooth)  # one more steps to proximal points

@@ -24,7 +24,6 @@ from blocklinear.kernels import losses
 from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import SOLVERS
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, knows_too_few, newton_work
 from blocklinear.solvers.sharing import n_columns
@@ -36,7 +35,7 @@ from blocklinear.training.memory_plan import plan_that_fits
 
 
 def choose_method(
-    store: BlockStore, options: TrainOptions, task: Task, distributed: bool
+    store: BlockStore, options: TrainOptions, task: Models, distributed: bool
 ) -> tuple[TrainOptions, MethodChosen]:
     """Return options that leave the method to the data with one, and why it is that.
 
@@ -50,11 +49,11 @@ def choose_method(
     return options.without_violation() if choice.method == "newton" else options, choice
 
 
-def _choice(store: BlockStore, options: TrainOptions, task: Task) -> MethodChosen:
+def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodChosen:
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
     passes = newton_work(solver, manifest) / nnz * (OF_SEVERAL if len(task) > 1 else 1)
-    cost = float(task.asked.max()) if isinstance(task, Models) else options.cost
+    cost = float(task.asked.max())
     epochs = _condition(store, options, cost) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     few = knows_too_few(solver, manifest)

@@ -18,8 +18,8 @@ from blocklinear.inputs.urls import shown_name
 from blocklinear.memory import peak_bytes
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Certificate, joined
-from blocklinear.objectives.models import ALL_SOLVERS
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.features import read_names
 from blocklinear.store.store import BlockStore
@@ -52,7 +52,7 @@ class Outcome:
         return joined(self.certificates) if others else first
 
     def models(
-        self, store: BlockStore, options: TrainOptions, task: Task, choice: MethodChosen | None
+        self, store: BlockStore, options: TrainOptions, task: Models, choice: MethodChosen | None
     ) -> list[LinearModel]:
         """Return the model of each C, of weights by the numbers of the input."""
         models, costs = [], options.costs or (options.cost,)
@@ -66,7 +66,7 @@ class Outcome:
         return models
 
     def _model(
-        self, store: BlockStore, options: TrainOptions, task: Task, choice: MethodChosen | None
+        self, store: BlockStore, options: TrainOptions, task: Models, choice: MethodChosen | None
     ) -> LinearModel:
         manifest = store.manifest
         metadata: dict[str, Any] = {
@@ -140,7 +140,7 @@ def announced(
     """
     started = time.perf_counter()
     end: dict[str, Any] = {"stopped": "ended without a model"}
-    loss = ALL_SOLVERS[options.solver]
+    loss = SOLVERS[options.solver]
     facts = _store_facts(store, classes=not (loss.regression or loss.one_class))
     listener(RunStarted(task, facts, _settings(options), __version__))
     try:
@@ -158,7 +158,7 @@ def warn_of_weights(
     options: TrainOptions, labels: Collection[float], store: BlockStore, listener: Listener
 ) -> None:
     """Warn of weights of classes that change nothing."""
-    if options.class_weights and ALL_SOLVERS[options.solver].regression:
+    if options.class_weights and SOLVERS[options.solver].regression:
         listener(Warned("weights of classes have no effect on a regression"))
         return
     for label, _ in options.class_weights:

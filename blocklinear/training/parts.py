@@ -11,7 +11,6 @@ from blocklinear.errors import MismatchError
 from blocklinear.events import Listener, Warned
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.features import to_input
@@ -30,7 +29,7 @@ from blocklinear.training.memory_plan import plan_memory, plan_that_fits
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
-Optimise = Callable[[BlockStore, TrainOptions, Task, Path, Listener, Halt, int, float], Outcome]
+Optimise = Callable[[BlockStore, TrainOptions, Models, Path, Listener, Halt, int, float], Outcome]
 """Trains what a task asks for, as `loop.optimise`; the last are `others` and `spent_s`."""
 
 
@@ -126,7 +125,7 @@ def size_that_fits(
 def train_in_parts(
     store: BlockStore,
     options: TrainOptions,
-    task: Task,
+    task: Models,
     folder: Path,
     listener: Listener,
     halt: Halt,
@@ -137,7 +136,7 @@ def train_in_parts(
     The run has one, and parts have others next to it. `optimise` trains some of the models.
     """
     folders, parts = [folder], []
-    if isinstance(task, Models) and task.separable:
+    if task.separable and not task.alone:
         parts = _parts(store, options, len(task), folder, listener)
     if len(parts) > 1:
         folders = [folder_of_part(folder, k, len(parts)) for k in range(1, len(parts) + 1)]
@@ -146,7 +145,7 @@ def train_in_parts(
 
     began = time.monotonic()
 
-    def trained(options: TrainOptions, task: Task, own: Path, others: int) -> Outcome:
+    def trained(options: TrainOptions, task: Models, own: Path, others: int) -> Outcome:
         spent_s = time.monotonic() - began
         if options.resume and own != folders[0] and not (own / NAME).exists():
             # the run was broken off before this part: it begins as the parts before it did
@@ -166,7 +165,7 @@ def train_in_parts(
         weights = to_input(outcome.weights, store.folder, store.manifest, by_column)
         return dataclasses.replace(outcome, weights=weights)
 
-    if not isinstance(task, Models) or len(folders) == 1:
+    if len(folders) == 1:
         return trained(options, task, folder, 0), folders
     n = len(task)
     W = np.empty((store.manifest.dimension + 1, n), order="F" if options.costs else "C")

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import DamagedError
 from blocklinear.events import Listener, Warned
-from blocklinear.objectives.models import ALL_SOLVERS, CRAMMER_SINGER, NO_FOLD
+from blocklinear.objectives.models import NO_FOLD
+from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
@@ -86,7 +87,7 @@ class Previous:
         self.bias = max(self.course["bias"], 0.0)
         self.n_rows = sum(rows for _, rows in self._blocks)
         self._state = facts["method"]
-        self.bounded = ALL_SOLVERS[self.course["solver"]].bounded
+        self.bounded = SOLVERS[self.course["solver"]].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
         self._switched = facts["descended"] is not None
@@ -265,12 +266,12 @@ def _why_unusable(previous: Previous, options: TrainOptions) -> str:
     pegasos = options.method == "pegasos"
     if pegasos and course["method"] != "pegasos":
         return "was not trained by pegasos"
-    if (pegasos or ALL_SOLVERS[options.solver].l1) and not previous.has_w:
+    if (pegasos or SOLVERS[options.solver].l1) and not previous.has_w:
         return "lost its w with the rows that gc took out of it"
     return ""
 
 
 def _family(solver: int) -> tuple[bool, ...]:
     """Return what solvers must have in common to take over each other's alpha."""
-    kind = ALL_SOLVERS[solver]
+    kind = SOLVERS[solver]
     return solver == CRAMMER_SINGER, kind.one_class, kind.regression

@@ -17,7 +17,7 @@ from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
 from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton import costs
 from blocklinear.solvers.protocol import (
@@ -102,7 +102,7 @@ class Run(ABC):
     def __post_init__(self) -> None:
         self.stopping = Stopping(self.options)
         self.stopping.one_target = (
-            ALL_SOLVERS[self.options.solver].regression and len(self.manifest.labels or ()) == 1
+            SOLVERS[self.options.solver].regression and len(self.manifest.labels or ()) == 1
         )
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
@@ -279,7 +279,7 @@ class Run(ABC):
         products are often enough, they are taken to need less than `FORESIGHT` outer iterations.
         """
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
-        smooth, known = ALL_SOLVERS[solver].smooth, self.may_switch and self.memory.hessian
+        smooth, known = SOLVERS[solver].smooth, self.may_switch and self.memory.hessian
         early = smooth or costs.enough_products(self.manifest, True) <= left
         if not (known and early) or self._knows_too_few(report):
             return math.inf
@@ -304,7 +304,7 @@ class Run(ABC):
     def switch_to_newton(self) -> None:
         """Go on by Newton's method."""
         self._switch(self.outer)
-        smooth = ALL_SOLVERS[self.options.solver].smooth
+        smooth = SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         message = (
             f"after {counted(self.outer, 'outer iteration')} of coordinate descent: going on with "

@@ -10,7 +10,7 @@ from blocklinear.kernels.losses import UNIT
 from blocklinear.memory import enough
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.one_class import ONE_CLASS
+from blocklinear.objectives.problems import ONE_CLASS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Estimate, take_attributes
 

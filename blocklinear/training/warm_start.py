@@ -19,7 +19,7 @@ from blocklinear.events import WarmStarted, Warned
 from blocklinear.kernels.losses import HINGE
 from blocklinear.kernels.sums import add_rows
 from blocklinear.objectives.certificate import column_norms
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
@@ -197,7 +197,7 @@ class _Start:
     def find_w(self) -> str:
         """Make alpha feasible, and w its sum: "kept", "changed" by Eq. (16), or "recomputed"."""
         how, options = self._find_w(), self._run.options
-        solver = ALL_SOLVERS[options.solver]
+        solver = SOLVERS[options.solver]
         hinge = solver.kind == HINGE and not solver.one_class and options.regularize_bias
         for part in self._parts if hinge and how != "kept" else ():
             self._shrink(part)

@@ -9,7 +9,7 @@ from blocklinear.kernels import dual
 from blocklinear.kernels.losses import GAP_TERM_BOUND, HINGE, LOSS, N_REACHES
 from blocklinear.model.linear import LinearModel
 from blocklinear.objectives.certificate import Proof, balance, prove, relative_gaps
-from blocklinear.objectives.problems import make_problem
+from blocklinear.objectives.tasks import make_task
 from blocklinear.solvers.single import SingleModel
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
@@ -71,7 +71,7 @@ def test_every_term_is_that_of_the_dense_formula(tmp_path, seed, better):
     problem, rng = random_problem(seed), np.random.default_rng(seed)
     store = split_problem(tmp_path, problem, 4, renumber=False)
     passed, order = loaded_rows(store, problem, 3)
-    made, kind = make_problem(store.manifest, problem.options()), problem.kind
+    made, kind = make_task(store.manifest, problem.options()), problem.kind
     X, t = problem.rows[order], problem.labels[order]
     X = X[:, [*range(store.manifest.n_features), -1]]
     C, epsilon = problem.costs()[order], problem.epsilon if problem.regression else 0.0

@@ -8,8 +8,10 @@ from training.small import split_text
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels import losses
 from blocklinear.objectives.feasible_sets import AllClasses, Separate
-from blocklinear.objectives.problems import SOLVERS, label_order, make_problem
+from blocklinear.objectives.problems import label_order
+from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.pegasos import Pegasos
 
 
 def rows(labels, weights=None):
@@ -21,7 +23,7 @@ def rows(labels, weights=None):
 def problem(tmp_path):
     def make(labels, **options):
         text = "".join(f"{label} 1:1\n" for label in labels)
-        return make_problem(split_text(tmp_path, text).manifest, TrainOptions(**options))
+        return make_task(split_text(tmp_path, text).manifest, TrainOptions(**options))
 
     return make
 
@@ -47,7 +49,7 @@ def test_labels_in_the_order_of_liblinear(problem, labels, expected):
     assert found.labels == expected
     signs, costs = found.of_model(0, rows([expected[0], expected[1], expected[0]]))
     assert signs.tolist() == [1.0, -1.0, 1.0]
-    positive, negative = found.class_costs
+    ((positive, negative),) = found.pairs
     assert costs.tolist() == [positive, negative, positive]
 
 
@@ -73,13 +75,13 @@ def test_labels_that_are_not_classes(problem, labels, message):
 def test_labels_too_many_to_list(tmp_path):
     manifest = replace(split_text(tmp_path, "1 1:1\n-1 1:1\n").manifest, labels=None)
     with pytest.raises(InputError, match="not classes"):
-        make_problem(manifest, TrainOptions())
+        make_task(manifest, TrainOptions())
 
 
 def test_a_label_without_rows_is_no_class(tmp_path):
     manifest = split_text(tmp_path, "3 1:1\n-1 1:1\n1 1:1\n", blocks=1).manifest
     block = replace(manifest.blocks[0], label_counts=[0, 1, 1])
-    assert make_problem(replace(manifest, blocks=[block]), TrainOptions()).labels == (1, -1)
+    assert make_task(replace(manifest, blocks=[block]), TrainOptions()).labels == (1, -1)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,8 @@ def test_classes(problem, solver, name, kind, bounded):
     weights = ((7.0, 5.0), (2.0, 0.5))
     found = problem([7, 2], solver=solver, cost=2.0, class_weights=weights, epsilon=0.3)
     assert (found.solver.name, found.kind, found.solver.bounded) == (name, kind, bounded)
-    assert found.costs(rows([2.0, 7.0, 2.0])).tolist() == [1.0, 10.0, 1.0]
-    assert found.costs(rows([2.0, 7.0, 2.0], [3.0, 0.5, 0.0])).tolist() == [3.0, 5.0, 0.0]
+    assert found.of_model(0, rows([2.0, 7.0, 2.0]))[1].tolist() == [1.0, 10.0, 1.0]
+    assert found.of_model(0, rows([2.0, 7.0, 2.0], [3.0, 0.5, 0.0]))[1].tolist() == [3.0, 5.0, 0.0]
     assert found.epsilon == 0.0
 
 
@@ -112,8 +114,8 @@ def test_values(problem, solver, name, kind, bounded):
     assert (found.labels, found.epsilon) == ((), 0.3)
     values = np.array([0.5, -3.25])
     assert found.of_model(0, rows(values))[0].tolist() == [0.5, -3.25]
-    assert found.costs(rows(values)).tolist() == [2.0, 2.0]
-    assert found.costs(rows(values, [0.0, 3.0])).tolist() == [0.0, 6.0]
+    assert found.of_model(0, rows(values))[1].tolist() == [2.0, 2.0]
+    assert found.of_model(0, rows(values, [0.0, 3.0]))[1].tolist() == [0.0, 6.0]
 
 
 @pytest.mark.parametrize("labels", [[1, 1], [3, 1, 2], ["1.5", "-0.25"]], ids=str)
@@ -121,17 +123,17 @@ def test_values_of_any_number_are_no_classes(problem, labels):
     assert problem(labels, solver=13).labels == ()
 
 
-@pytest.mark.parametrize("solver", [n for n, s in SOLVERS.items() if not s.one_class])
-def test_the_total_cost_is_the_sum_over_the_rows(tmp_path, solver):
+def test_the_radius_of_pegasos_is_the_sum_of_all_costs(tmp_path):
     manifest = split_text(tmp_path, "1 1:1\n-1 1:2\n1 1:3\n1 2:1\n", blocks=3).manifest
-    options = TrainOptions(solver=solver, cost=2.0, class_weights=((-1.0, 5.0),))
-    found = make_problem(manifest, options)
-    assert found.total_cost(manifest) == found.costs(rows([1.0, -1.0, 1.0, 1.0])).sum()
+    options = TrainOptions(method="pegasos", cost=2.0, class_weights=((-1.0, 5.0),))
+    found = make_task(manifest, options)
+    radius_sq = Pegasos(found, manifest, options, tmp_path)._radius_sq
+    assert radius_sq == found.of_model(0, rows([1.0, -1.0, 1.0, 1.0]))[1].sum()
 
 
 def test_weights_given_twice_multiply(problem):
     found = problem([1, -1], class_weights=((1.0, 2.0), (1.0, 3.0)))
-    assert found.class_costs == (6.0, 1.0)
+    assert found.pairs.tolist() == [[6.0, 1.0]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from blocklinear.events import OuterIteration
 from blocklinear.ingest.split import split
-from blocklinear.objectives.problems import SOLVERS
+from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import train
 from blocklinear.training.memory_plan import plan_memory
@@ -19,7 +19,8 @@ from blocklinear.training.run import Run
 from blocklinear.training.stopping import Stopping
 
 MEMORY_BYTES = 1 << 30
-WITH_COST = [number for number, solver in SOLVERS.items() if not solver.one_class]
+ALONE = [number for number in SOLVERS if number != CRAMMER_SINGER]
+WITH_COST = [number for number in ALONE if not SOLVERS[number].one_class]
 DUAL_SOLVERS = [number for number in WITH_COST if SOLVERS[number].name.endswith("DUAL")]
 SELECTIONS = ("active", "permute", "shrink", "avsf", "online")
 _SEEN = ("outer", "dual", "primal", "gap", "certified", "violation", "n_sv", "steps", "accuracy")

@@ -6,7 +6,7 @@ import pytest
 from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
 from blocklinear.events import OuterIteration, SlowlyConverging
 from blocklinear.ingest.split import split
-from blocklinear.objectives.problems import make_problem
+from blocklinear.objectives.tasks import make_task
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import held_out, train
 from blocklinear.training.held_out import HeldOut
@@ -130,7 +130,7 @@ def test_rows_are_read_as_the_store_was(tmp_path, index_base):
 
 def test_rows_that_do_not_fit(make):
     problem, store, path = make()
-    made, options = make_problem(store.manifest, problem.options()), problem.options()
+    made, options = make_task(store.manifest, problem.options()), problem.options()
     held_out = HeldOut(str(path), store, made, options, 1 << 20)
     with pytest.raises(MemoryBudgetError, match="take more than the") as caught:
         HeldOut(str(path), store, made, options, held_out.bytes - 1)
@@ -142,7 +142,7 @@ def test_reading_and_the_rows_share_the_budget(make, monkeypatch):
     options, heard = problem.options(), []
     monkeypatch.setattr(held_out, "read_rows", lambda paths, how: heard.append(how) or ())
     with pytest.raises(InputError):
-        HeldOut(str(path), store, make_problem(store.manifest, options), options, 5 << 20)
+        HeldOut(str(path), store, make_task(store.manifest, options), options, 5 << 20)
     assert heard[0].memory_bytes == options.memory_bytes - (5 << 20)
 
 

@@ -18,8 +18,7 @@ import reference
 from blocklinear import train_grid
 from blocklinear.errors import InputError
 from blocklinear.ingest.add import add
-from blocklinear.objectives.models import CRAMMER_SINGER
-from blocklinear.objectives.problems import SOLVERS
+from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.options import AddOptions, TextOptions, TrainOptions
 from blocklinear.store.changes import remove
 from blocklinear.store.features import read_features

@@ -10,10 +10,12 @@ from blocklinear import train_grid
 from blocklinear.errors import InputError, UsageError
 from blocklinear.ingest.add import add
 from blocklinear.ingest.compact import compact
-from blocklinear.objectives.problems import SOLVERS, make_problem
+from blocklinear.objectives.problems import SOLVERS
+from blocklinear.objectives.tasks import make_task
 from blocklinear.options import AddOptions, TextOptions
 from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.store.changes import remove
 from blocklinear.training import train
 from training.classes import several_classes
@@ -355,5 +357,6 @@ def test_costs_that_weights_lead_out_of_range(tmp_path, weight, cost):
 def test_the_total_cost_is_the_sum_over_the_rows(tmp_path):
     problem = weighted(small_problem(3, class_weights=((1.0, 3.0),)))
     store = split_problem(tmp_path, problem, N_BLOCKS)
-    found = make_problem(store.manifest, problem.options())
-    assert found.total_cost(store.manifest) == pytest.approx(problem.costs().sum(), rel=1e-12)
+    manifest, options = store.manifest, problem.options()
+    found = Pegasos(make_task(manifest, options), manifest, options, tmp_path)
+    assert found._radius_sq == pytest.approx(problem.costs().sum(), rel=1e-12)

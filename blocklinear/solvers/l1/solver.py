@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.blocks.columns import count
 from blocklinear.objectives.feasible_sets import Separate
-from blocklinear.objectives.problems import Problem
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache, column_type, most_together
@@ -50,7 +49,7 @@ class L1Regularized(CertifiedPasses):
     permutes = False  # so that columns are collected in the order of rows
 
     def __init__(
-        self, task: Task, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
+        self, task: Models, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
         super().__init__(task, manifest, options, len(task))
         width, n, n_rows = len(task), manifest.n_features + 1, manifest.n_rows
@@ -124,7 +123,7 @@ class L1Regularized(CertifiedPasses):
         if self._weights is not None:
             arrays["row-weights"] = self._weights
         for k, (w, own) in enumerate(zip(self._W, self._alpha, strict=True)):
-            name = "" if isinstance(self._task, Problem) else f"-{k}"
+            name = "" if self._task.alone else f"-{k}"
             arrays |= {"w" + name: w, "alpha" + name: own.all}
         return arrays
 

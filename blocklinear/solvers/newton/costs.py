@@ -3,7 +3,7 @@
 import math
 
 from blocklinear.kernels.losses import L2_SVR, LOGISTIC, SQUARED_HINGE
-from blocklinear.objectives.models import ALL_SOLVERS
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.manifest import Manifest
 
 STEP, LOGISTIC_STEP = 40.0, 200.0
@@ -35,7 +35,7 @@ Measured: one model 8 to 20; 52 classes (Reuters), C = 0.01, 1 and 100, 12, 46 a
 
 def descent_work(solver: int, entries: float, steps: float) -> float:
     """Return what steps of coordinate descent take, on rows of so many entries in all."""
-    return entries + steps * (LOGISTIC_STEP if ALL_SOLVERS[solver].kind == LOGISTIC else STEP)
+    return entries + steps * (LOGISTIC_STEP if SOLVERS[solver].kind == LOGISTIC else STEP)
 
 
 def loading_work(manifest: Manifest) -> float:
@@ -49,7 +49,7 @@ def loading_work(manifest: Manifest) -> float:
 
 def newton_passes(solver: int) -> int:
     """Return in how many passes Newton's method comes to a gap of 1e-3; a product is one, too."""
-    return _PASSES if ALL_SOLVERS[solver].smooth else _PROXIMAL_PASSES
+    return _PASSES if SOLVERS[solver].smooth else _PROXIMAL_PASSES
 
 
 def newton_work(solver: int, manifest: Manifest) -> float:
@@ -66,7 +66,7 @@ def knows_too_few(solver: int, manifest: Manifest, n_sv: float = 0.0) -> bool:
     """
     n, rows = manifest.n_features, manifest.n_rows
     few = n_sv < ROWS_WITH_A_LOSS * n and rows < ALL_ROWS * n
-    return few and ALL_SOLVERS[solver].kind in (SQUARED_HINGE, L2_SVR)
+    return few and SOLVERS[solver].kind in (SQUARED_HINGE, L2_SVR)
 
 
 def enough_products(manifest: Manifest, hessian: bool) -> float:

@@ -10,7 +10,6 @@ from blocklinear.kernels import primal as kernels
 from blocklinear.kernels.losses import LOGISTIC, N_REACHES, N_SUMS
 from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.tasks import Task
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.iterate import NewtonIterate, PassSums
 from blocklinear.solvers.newton.proximal import ProximalIterate
@@ -43,7 +42,7 @@ class NewtonPass:
     """
 
     def __init__(
-        self, task: Task, n: int, options: TrainOptions, alpha: RowArray, enough_products: float
+        self, task: Models, n: int, options: TrainOptions, alpha: RowArray, enough_products: float
     ) -> None:
         self.task, self.bias, self.alpha = task, max(options.bias, 0.0), alpha
         smooth, width = task.solver.smooth, len(task)
@@ -195,7 +194,7 @@ class NewtonPass:
     def _pass_over(self, rows: RowView, center: Floats, alpha: Floats) -> None:
         """Add what rows contribute for the models that take part; write or read their alpha."""
         task = self.task
-        if isinstance(task, Models):
+        if not task.alone:
             models = task.some(np.array(self._active))
             kernels.newton_many(
                 *rows.arrays, rows.sq_norm, *models.data(rows), *models.arguments, self.bias,

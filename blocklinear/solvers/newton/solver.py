@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.feasible_sets import Separate
-from blocklinear.objectives.problems import Problem
-from blocklinear.objectives.tasks import Task
+from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
 from blocklinear.solvers.newton.iterate import NewtonIterate
@@ -47,7 +46,7 @@ class Newton(CertifiedPasses):
 
     def __init__(
         self,
-        task: Task,
+        task: Models,
         alphas: Sequence[RowArray],
         manifest: Manifest,
         options: TrainOptions,
@@ -95,7 +94,7 @@ class Newton(CertifiedPasses):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        if isinstance(self._task, Problem):
+        if self._task.alone:
             return self._passes[0].arrays
         return {
             f"{name}-{k}": array
