@@ -82,12 +82,12 @@ class Models:
     @property
     def facts(self) -> dict[str, Any]:
         """What a checkpoint says of them, as JSON: C, and each one's class and fold."""
-        facts = {"labels": list(self.labels), "costs": self.pairs.tolist()}
-        if self.alone:
-            return facts
         purposes = zip(self.positive.tolist(), self.held_out.tolist(), strict=True)
-        models = [[self.labels[k] if self.labels else None, fold] for k, fold in purposes]
-        return facts | {"asked": self.asked.tolist(), "models": models}
+        return {
+            "labels": list(self.labels), "costs": self.pairs.tolist(),
+            "asked": self.asked.tolist(),
+            "models": [[self.labels[k] if self.labels else None, fold] for k, fold in purposes],
+        }  # fmt: skip
 
     @property
     def separable(self) -> bool:

@@ -75,6 +75,7 @@ class BlockDescent(Solver):
         samples: bool = True,
     ) -> None:
         self.vectors, self._manifest, self._options = vectors, manifest, options
+        self._models, self._by_pass = vectors[0].models, [np.arange(vectors[0].width)]
         self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
         self.updates = vectors[0].updates
         self.starts_from_w = self.updates is not None
@@ -107,10 +108,11 @@ class BlockDescent(Solver):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        feasible_set = self.vectors[0].feasible_set
-        return {
-            "labels": list(feasible_set.classes), "costs": feasible_set.costs.tolist(),
-            "columns": self.vectors[0].W.shape[1], "regions": self._working_set.state,
+        by_pass = [numbers.tolist() for numbers in self._by_pass]
+        return self._models.facts | {
+            "by_pass": by_pass, "trained": by_pass,
+            "columns": [vectors.W.shape[1] for vectors in self.vectors],
+            "regions": self._working_set.state,
         }  # fmt: skip
 
     @state.setter
@@ -120,12 +122,11 @@ class BlockDescent(Solver):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        return self._shared_arrays | self.vectors[0].arrays
-
-    @property
-    def _shared_arrays(self) -> dict[str, NDArray[Any]]:
         return {
             "passes": self.passes, "goal": self.goal, "counted": self.counted,
+        } | {
+            f"{name}-{k}": array
+            for k, vectors in enumerate(self.vectors) for name, array in vectors.arrays.items()
         }  # fmt: skip
 
     @property
@@ -411,7 +412,7 @@ class BlockDescentOfMany(BlockDescent):
         working_set_entries: int = 0,
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
-        self._models, self._by_pass = models, numbers
+        self._models, self._by_pass = models, numbers  # also of those that will be dropped
         self._proven = ProvenModels(numbers)
 
     @property
@@ -426,11 +427,7 @@ class BlockDescentOfMany(BlockDescent):
     @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return self._models.facts | self._proven.state | {
-            "columns": [vectors.W.shape[1] for vectors in self.vectors],
-            "by_pass": [numbers.tolist() for numbers in self._by_pass],
-            "regions": self._working_set.state,
-        }  # fmt: skip
+        return super().state | self._proven.state
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -448,14 +445,6 @@ class BlockDescentOfMany(BlockDescent):
             if not own.all():
                 vectors.drop(own, self._proven.averaged(numbers))
         self._proven.trained = [of[own] for of, own in zip(trained, staying, strict=True)]
-
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that a checkpoint must keep, by name."""
-        arrays = self._shared_arrays
-        for k, vectors in enumerate(self.vectors):
-            arrays |= {f"{name}-{k}": array for name, array in vectors.arrays.items()}
-        return arrays
 
     def estimate(self) -> Estimate:
         """Return the sums over all models; of those still trained the worst gap and violation."""

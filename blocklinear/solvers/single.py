@@ -36,7 +36,7 @@ class SingleModel(WeightVectors):
         super().__init__(models, manifest, options, folder)
         self._selection = _SELECTIONS.get(options.selection, dual.PERMUTE)
         adaptive = int(self._selection == dual.AVSF)
-        self._preferences = RowArray(folder / "preference.work", manifest, np.float32, adaptive)
+        self._preferences = RowArray(folder / "preference-0.work", manifest, np.float32, adaptive)
         self._preference = np.zeros(0, np.float32)  # of the rows of a group, while it is worked on
         self._adapt = np.zeros(dual.N_ADAPT)
         self._seen = no_stats()  # in an epoch
@@ -51,7 +51,7 @@ class SingleModel(WeightVectors):
     @property
     def row_arrays(self) -> dict[str, RowArray]:
         """What is known of rows other than alpha, by the names of a checkpoint; it may all be 0."""
-        return super().row_arrays | {"preference": self._preferences}
+        return super().row_arrays | {"preference-0": self._preferences}
 
     def _data(self, rows: RowView) -> tuple[Floats, Floats]:
         """Return t_i and C_i."""

@@ -141,7 +141,7 @@ class WeightVectors(ABC):
         manifest: Manifest,
         options: TrainOptions,
         folder: Path,
-        name: str = "",
+        name: str = "-0",
     ) -> None:
         self.models, self._options, width = models, options, len(models)
         n_problems = width if models.separable else 1

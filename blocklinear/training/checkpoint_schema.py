@@ -39,13 +39,13 @@ _L1 = fields(
     }
 )  # fmt: skip
 _METHOD = fields(
-    {"labels": items(number)},
     {
-        "costs": items(row(number, number)), "asked": items(number),
-        # of several models, and of Crammer and Singer's weight vectors
-        "columns": shapes.either(count, items(count)), "trained": items(items(count)),
-        "by_pass": items(items(count)), "certificates": items(maybe(_CERTIFICATE)),
-        "models": items(row(maybe(number), shapes.integer(-1))),
+        "labels": items(number), "costs": items(row(number, number)), "asked": items(number),
+        "models": items(row(maybe(number), shapes.integer(-1))), "trained": items(items(count)),
+    },
+    {
+        "columns": items(count), "by_pass": items(items(count)),
+        "certificates": items(maybe(_CERTIFICATE)),
         "newton": _NEWTON, "l1": _L1, "regions": items(row(count, count, count)),
         # of a cluster; `kept` are rounds, the models trained in them, and the steps taken
         "parts": count, "written": items(count), "first": count,
@@ -55,9 +55,9 @@ _METHOD = fields(
 )  # fmt: skip
 _STOPPING = fields(
     {
-        "scale": number, "moved": count, "best": row(number, number, number), "halfway": number,
-        "warned": flag, "believed": number, "taken": number, "looked": number,
-        "earlier": row(number, number),
+        "scale": number, "moved": count, "best": row(number, number, number), "warned": flag,
+        "believed": number, "work": number, "work_measured": number, "gap_measured": number,
+        "measured_before": row(number, number),
     }
 )  # fmt: skip
 _BLOCKS: dict[str, Shape] = {"blocks": items(row(text, count))}

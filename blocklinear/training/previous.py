@@ -99,10 +99,7 @@ class Previous:
     def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
         """Yield the models of the cost nearest to one, by label; none that leaves out a fold."""
         state, together = self._state, self.course["solver"] == CRAMMER_SINGER
-        labels = state["labels"]
-        own = labels if together else labels[:1] or [None]
-        models = state.get("models", [[label, NO_FOLD] for label in own])
-        asked = state.get("asked", [cost] * len(models))
+        labels, models, asked = state["labels"], state["models"], state["asked"]
         nearest = asked[_nearest(asked, cost)]
         weights = self._weights(len(models)) if self.has_w else {}
         certified = set[int]()  # and no sums, as they may be averages
@@ -122,14 +119,13 @@ class Previous:
 
     def _alphas(self, n_models: int) -> Iterator[tuple[Sequence[int], AlphaOf]]:
         """Yield models with alpha in one array, and what returns rows of it, float64[n, M]."""
+        together = {f"alpha-{k}": shared for k, shared in enumerate(self._state.get("by_pass", ()))}
         if self._of_cluster and "alpha" not in self._checkpoint.names:  # `gc` leaves it there
             yield range(n_models), AlphaLeft(self._checkpoint).of_rows
-            return
-        together: dict[str, Sequence[int]] = {"": range(n_models)}
-        if "by_pass" in self._state:
-            together = {f"-{k}": shared for k, shared in enumerate(self._state["by_pass"])}
+        elif self._of_cluster:
+            together = {"alpha": range(n_models)}
         for name, shared in together.items():
-            yield shared, self.lines(f"alpha{name}").reshape(self.n_rows, len(shared)).__getitem__
+            yield shared, self.lines(name).reshape(self.n_rows, len(shared)).__getitem__
 
     def _alpha(self, alpha: AlphaOf, column: int, rows: slice) -> Floats:
         """Return a column of alpha of some rows; those of classes have no sign."""
@@ -142,19 +138,19 @@ class Previous:
         Models that had left have what was certified; if that is an average, their w is in `apart`.
         Newton's method stores vectors one after the other.
         """
-        state, numbers = self._state, range(n_models)
+        state = self._state
         arrays: list[tuple[str, Sequence[int], int]] = []  # names, their models, their columns
-        groups = [("", numbers, numbers, state.get("columns", 1))]
+        trained = state["trained"]
         if self._of_cluster:
-            arrays.append(("final", numbers, n_models))
-            groups = [(f"-{k}", some, some, len(some)) for k, some in enumerate(state["trained"])]
-        elif "models" in state:
-            several = zip(state["by_pass"], state["trained"], state["columns"], strict=True)
-            groups = [(f"-{k}", *group) for k, group in enumerate(several)]
-        for name, shared, trained, stored in groups:
-            left = [number for number in shared if number not in trained]
+            arrays.append(("final", range(n_models), n_models))
+            parts = [(some, some, len(some)) for some in trained]
+        else:
+            parts = list(zip(state["by_pass"], trained, state["columns"], strict=True))
+        for k, (shared, still, stored) in enumerate(parts):
+            name = f"-{k}"
+            left = [number for number in shared if number not in still]
             apart = [number for number in left if state["certificates"][number]["average"]]
-            own = [number for number in shared if number in trained]
+            own = [number for number in shared if number in still]
             arrays += [("certified" + name, left, len(left)), ("apart" + name, apart, len(apart))]
             arrays.append(("w" + name, own, stored))
         found: dict[int, Floats] = {}
@@ -179,8 +175,6 @@ class Previous:
 
     def first_violation(self, cost: float) -> float:
         """Return what violations of a regression are compared with, of a C nearest to `cost`."""
-        if "models" not in self._state:
-            return self.stored_number("first-0" if self._of_cluster else "first") or 0.0
         nearest = _nearest(self._state["asked"], cost)
         for k, shared in enumerate(self._state["trained" if self._of_cluster else "by_pass"]):
             if nearest in shared:
@@ -197,8 +191,7 @@ class Previous:
             return [model["first_violation"] for model in state["l1"]["models"]]
         if "newton" not in state or self._switched:
             return []
-        numbers = state.get("by_pass", [[0]])
-        parts = zip(numbers, state["newton"], strict=True)
+        parts = zip(state["by_pass"], state["newton"], strict=True)
         found = [of for shared, part in parts for of in zip(shared, part["models"], strict=True)]
         return [model["first_violation"] for _, model in sorted(found, key=lambda of: of[0])]
 

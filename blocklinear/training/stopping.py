@@ -12,7 +12,7 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.problems import ONE_CLASS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, take_attributes
+from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
 ONE_TARGET = "all rows have the same target, of which there is nothing to learn"
@@ -25,11 +25,10 @@ LEAST_SAMPLED = 0.1
 """Of the goal: an estimate from a sample that is even smaller is so by chance."""
 FORESIGHT = 32
 """Outer iterations after which their rate can show that the limit on them will come first."""
-_LEARNED = {  # attributes, by their names in checkpoints
-    "scale": "_scale", "moved": "_moved", "best": "_best", "warned": "_warned",
-    "believed": "_believed", "taken": "_work", "looked": "_work_measured",
-    "halfway": "_gap_measured", "earlier": "_measured_before",
-}  # fmt: skip
+_LEARNED = (
+    "_scale", "_moved", "_best", "_warned", "_believed", "_work", "_work_measured",
+    "_gap_measured", "_measured_before",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,11 @@ class Stopping:
     @property
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON."""
-        return {name: getattr(self, of) for name, of in _LEARNED.items()}
+        return attributes(self, _LEARNED)
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        own = {of.lstrip("_"): state[name] for name, of in _LEARNED.items()}
-        take_attributes(self, _LEARNED.values(), own)
+        take_attributes(self, _LEARNED, state)
 
     @property
     def goal(self) -> float:

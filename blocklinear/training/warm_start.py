@@ -82,7 +82,7 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
     for part in parts:
         part.take_w()
     if solver.updates is not None:
-        solver.updates[:] = previous.stored_number("updates") or 0.0
+        solver.updates[:] = previous.stored_number("updates-0") or 0.0
     was, now = previous.course, options.course()
     if all(name in was and was[name] == now[name] for name in _PROBLEM):
         solver.compare_with(previous.first_violations())

@@ -205,7 +205,7 @@ def test_a_real_run(store):
     checkpoint = Checkpoint(run_of(store, "real"))
     assert checkpoint.facts["warm_only"]
     alpha = np.zeros(left.manifest.n_rows)
-    checkpoint.load({"alpha": alpha})
+    checkpoint.load({"alpha-0": alpha})
     assert alpha.any()
     with pytest.raises(MismatchError, match="changed"):
         train(left, replace(options, resume=True))

@@ -154,7 +154,7 @@ def test_a_damaged_checkpoint_is_not_started_from(store, solver):
 def test_damaged_alpha_is_not_started_from(tmp_path):
     store = split_text(tmp_path, rows(1, 200), 4)
     train(store, how(gap=0.01))
-    (path,) = (store.folder / "runs" / "default").glob("alpha.*")
+    (path,) = (store.folder / "runs" / "default").glob("alpha-0.*")
     raw = bytearray(path.read_bytes())
     raw[5] ^= 1
     path.write_bytes(raw)
@@ -273,7 +273,9 @@ def test_the_first_outer_iteration_out_of_core_ends_early_only_after_a_warm_star
         first, last = heard.of(OuterIteration)[0], heard.of(OuterIteration)[-1]
         worked_on[warm] = first.entries - first.pass_entries
         assert model.metadata["certificate"]["gap"] <= 1e-6
-        alpha = Checkpoint(store.folder / "runs" / "default").mapped("alpha", np.dtype(np.float64))
+        alpha = Checkpoint(store.folder / "runs" / "default").mapped(
+            "alpha-0", np.dtype(np.float64)
+        )
         assert last.n_sv == np.count_nonzero(alpha)
     assert worked_on[False] == 64
     assert worked_on[True] < 64

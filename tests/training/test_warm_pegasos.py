@@ -18,14 +18,14 @@ def test_pegasos_goes_on_with_w_and_its_count(tmp_path):
     options = how(3, method="pegasos", max_outer=15, gap=1e-9)
     first = train(store, options).metadata["certificate"]["primal"]
     updates = np.zeros(1)
-    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
+    Checkpoint(store.folder / "runs" / "default").load({"updates-0": updates})
     assert updates[0] == 15 * 200
     more(store, rows(2, 20, 14), "more", 1)
     seen = Heard()
     options = replace(options, max_outer=1, warm_start=True)
     train(store, options, seen)
     assert seen.of(WarmStarted)[0].how == "kept"
-    Checkpoint(store.folder / "runs" / "default").load({"updates": updates})
+    Checkpoint(store.folder / "runs" / "default").load({"updates-0": updates})
     assert updates[0] == 15 * 200 + 220
     cold = train(store, replace(options, warm_start=False, run="cold"))
     warm = train(store, options)

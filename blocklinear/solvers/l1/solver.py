@@ -123,8 +123,7 @@ class L1Regularized(CertifiedPasses):
         if self._weights is not None:
             arrays["row-weights"] = self._weights
         for k, (w, own) in enumerate(zip(self._W, self._alpha, strict=True)):
-            name = "" if self._task.alone else f"-{k}"
-            arrays |= {"w" + name: w, "alpha" + name: own.all}
+            arrays |= {f"w-{k}": w, f"alpha-{k}": own.all}
         return arrays
 
     @property

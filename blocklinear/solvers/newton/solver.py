@@ -94,8 +94,6 @@ class Newton(CertifiedPasses):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name."""
-        if self._task.alone:
-            return self._passes[0].arrays
         return {
             f"{name}-{k}": array
             for k, part in enumerate(self._passes)

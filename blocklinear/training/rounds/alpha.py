@@ -138,7 +138,7 @@ class AlphaLeft:
         state, seed = facts["method"], facts["course"]["seed"]
         rows = [rows for _, rows in facts["blocks"]]
         taken = checkpoint.mapped("taken").tolist()
-        self._n_models = len(state.get("models", [0]))
+        self._n_models = len(state["models"])
         self._starts = np.cumsum([0, *rows]).tolist()
         self._rounds: list[tuple[RoundAlpha, Floats]] = []  # with the steps
         for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], taken]):
