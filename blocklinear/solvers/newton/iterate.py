@@ -14,10 +14,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.kernels.losses import OF_MINUS, OF_PLUS
+from blocklinear.kernels.losses import LOGISTIC, OF_MINUS, OF_PLUS
 from blocklinear.kernels.primal import solve
 from blocklinear.kernels.sums import dot, squared_distance
 from blocklinear.objectives.certificate import Certificate, norms_above, prove
+from blocklinear.objectives.problems import SOLVERS
+from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import Iterate
 
 Floats = NDArray[np.float64]
@@ -49,11 +51,7 @@ class NewtonIterate(Iterate):
     Parameters
     ----------
     vectors : dict of float64[n]        one for each of `vectors`, zeros, kept by the caller
-    bias : float              value of the bias feature
-    regularizes_bias : bool   whether its weight is a part of |w|
-    unbounded : bool          whether the optimum may be at an infinite bias: it is free, and the
-                              loss logistic
-    most_passes : float       the last pass that this limit leaves evaluates a point
+    options : TrainOptions    the last pass of `max_outer` evaluates a point
     enough_products : float   products with the Hessian after which it would have been cheaper to
                               add it up; infinite where there is no memory for it
 
@@ -80,17 +78,14 @@ class NewtonIterate(Iterate):
     )  # fmt: skip
 
     def __init__(
-        self,
-        vectors: Mapping[str, Floats],
-        bias: float,
-        regularizes_bias: bool,
-        unbounded: bool,
-        most_passes: float,
-        enough_products: float,
+        self, vectors: Mapping[str, Floats], options: TrainOptions, enough_products: float
     ) -> None:
         super().__init__()
-        self._bias, self._regularizes_bias, self._unbounded = bias, regularizes_bias, unbounded
-        self._most_passes, self._enough_products = most_passes, enough_products
+        self._bias, self._regularizes_bias = max(options.bias, 0.0), options.regularize_bias
+        logistic = SOLVERS[options.solver].kind == LOGISTIC  # whose optimum may be infinite
+        self._unbounded = logistic and not options.regularize_bias
+        self._most_passes = options.max_outer or math.inf
+        self._enough_products = enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
         self.origin = self.w
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
@@ -149,20 +144,16 @@ class NewtonIterate(Iterate):
         The value is convex: its slope rises along the step. To halve it until the value has fallen
         enough would end before a kink that is close, behind which it rises steeply; and so would
         all steps from there on, as no Hessian has the rows of the kink. So it is to end near where
-        the slope is 0.
-
-        Parameters
-        ----------
-        value, before : float
-            What is minimised, P if the loss is smooth: at the trial, and where the step begins.
+        the slope is 0. What is minimised, P if the loss is smooth, has the `value` at the trial.
         """
         self._trials += 1
         fallen = value <= before + _SUFFICIENT * self._length * self._slope
         if fallen and self._high[0] == math.inf:
             return True
-        slope = self._slope_at(found)
-        if self._is_rounding(value, before, slope):
-            self.final = True
+        slope, rounding = self._slope_at(found), _ROUNDING * max(abs(value), abs(before))
+        # no tangent of what is convex is above it where the step begins
+        self.final = value - self._length * slope > before + rounding
+        if self.final:
             return False
         if abs(slope) <= -_FLAT * self._slope and value <= before + _ROUNDING * abs(before):
             return True
@@ -176,14 +167,6 @@ class NewtonIterate(Iterate):
             return not self.final
         self._move(self._between(found.hessian, slope))
         return False
-
-    def _is_rounding(self, value: float, before: float, slope: float) -> bool:
-        """Return whether rounding makes more of a trial, its value and slope, than the step does.
-
-        What is minimised is convex: no tangent at the trial is above it where the step begins.
-        """
-        rounding = _ROUNDING * max(abs(value), abs(before))
-        return value - self._length * slope > before + rounding
 
     def _between(self, hessian: Floats, slope: float) -> float:
         """Return the length to try next: by Newton's method on the slope, or where it is even."""
@@ -258,12 +241,7 @@ class NewtonIterate(Iterate):
     def multiplied(self, product: Floats, passes: int) -> None:
         """Take a step of conjugate gradients; any number of them makes a direction.
 
-        Parameters
-        ----------
-        product : float64[n]
-            (H - I) times `search`; it is overwritten.
-        passes : int
-            Done so far.
+        `product`, float64[n], is (H - I) times `search`, and overwritten; so many passes are done.
         """
         self.new = False
         self._products += 1

@@ -1,13 +1,12 @@
 """What models on their way by Newton's method share in a pass over rows."""
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.kernels import primal as kernels
-from blocklinear.kernels.losses import LOGISTIC, N_REACHES, N_SUMS
+from blocklinear.kernels.losses import N_REACHES, N_SUMS
 from blocklinear.objectives.certificate import aligned_zeros
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
@@ -50,14 +49,7 @@ class NewtonPass:
         self.center = None if smooth else alpha.another("center")
         self._vectors = {name: np.zeros((width, n)) for name in kind.vectors}
         self.models = [
-            kind(
-                {name: rows[k] for name, rows in self._vectors.items()},
-                self.bias,
-                options.regularize_bias,
-                task.solver.kind == LOGISTIC and not options.regularize_bias,
-                options.max_outer or math.inf,
-                enough_products,
-            )
+            kind({name: rows[k] for name, rows in self._vectors.items()}, options, enough_products)
             for k in range(width)
         ]
         self._active = list(range(width))
@@ -111,9 +103,9 @@ class NewtonPass:
         }  # fmt: skip
         if self.center is not None:
             arrays |= {"center": self.center.all, "values": self._values}
-        return (
-            arrays | self._vectors | ({"hessians": self._hessians} if len(self._hessians) else {})
-        )
+        if len(self._hessians):
+            arrays["hessians"] = self._hessians
+        return arrays | self._vectors
 
     def start_from(self, points: Floats) -> None:
         """Begin at points, float64[n, M]."""
