@@ -111,16 +111,10 @@ def prove(
     Parameters
     ----------
     square, distance : float  |v|**2 and |v - w'|**2, without the weight of the bias if it is free
-    sums, reach : float64[N_SUMS], float64[N_REACHES]
-        As the kernels leave them, for example `kernels.dual.certify_rows`.
-    n : int
-        Rows.
-    n_classes : int
-        Of rows whose alpha sum to 0 but for rounding.
-    drift, average :
-        As in `Certificate`.
-    free_bias : bool
-        Whether the weight of the bias is free.
+    sums, reach : float64[N_SUMS], float64[N_REACHES]       as the kernels leave them
+    n : int                   rows
+    n_classes : int           of rows whose alpha sum to 0 but for rounding
+    drift, average, free_bias           as in `Certificate`; whether the weight of the bias is free
     """
     size, terms, plus, minus = map(float, reach)
     apart = math.sqrt(distance)
@@ -135,12 +129,7 @@ def prove(
 
 
 def bound(
-    penalty: float,
-    sums: Floats,
-    left: float,
-    n: int,
-    drift: float = 0.0,
-    average: bool = False,
+    penalty: float, sums: Floats, left: float, n: int, drift: float = 0.0, average: bool = False
 ) -> Certificate:
     """Return what a pass over all rows proves; nothing where numbers overflowed.
 
@@ -166,16 +155,13 @@ def bound(
 def balance(plus: Floats, minus: Floats) -> Floats:
     """Return what positive and negative s_i alpha_i are to be multiplied by for a sum of 0.
 
+    These numbers, float64[2, M], are from 0 to 1: alpha stay in their domain. One of the two is 1,
+    if neither sum is 0.
+
     Parameters
     ----------
-    plus, minus : float64[M]
-        Sums of the positive ones, and of the others with their sign changed. Where rows came and
-        went, rounding may have left less than 0 of either.
-
-    Returns
-    -------
-    float64[2, M]
-        From 0 to 1: alpha stay in their domain. One of the two is 1, if neither sum is 0.
+    plus, minus : float64[M]  sums of the positive ones, and of the others with their sign changed;
+                              where rows came and went, rounding may have left less than 0 of either
     """
     sides = np.maximum(np.stack([plus, minus]), 0.0)
     return np.asarray(sides.min(axis=0) / np.where(sides > 0.0, sides, 1.0))
@@ -197,29 +183,17 @@ class Proof:
 
     Attributes
     ----------
-    candidates : list         of float64[n_features + 1, columns]: the weights, their average, or
+    candidates : list         of float64[n_features + 1, columns]: the weights W, their average, or
                               both
     squares, norms : float64[2, columns]        of the columns of candidates; the second, or more;
                               0 if `recomputed` is left out
-    recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i; of size 0 if left out
+    recomputed : float64[n_features + 1, columns]   sum of s_i alpha_i x_i: zeros of new memory if
+                              None is given; where it is of size 0, there are no certificates
     sums : float64[2, N_SUMS, n_problems]       for each candidate, as the kernels leave them
     reach : float64[N_REACHES, n_problems]
     n : int                   rows so far
-    balance : float64[2, n_problems]    what positive and negative s_i alpha_i are multiplied by
-
-    Parameters
-    ----------
-    W : float64[n_features + 1, columns]
-        The weights.
-    candidates : list
-        As above.
-    n_problems : int
-        Problems that the weight vectors are of: one for each, or one for all.
-    recomputed : float64[n_features + 1 or 0, columns] or None
-        As above, to be added to: zeros of new memory if None. Without any rows it is left out, and
-        there are no certificates.
-    balance : float64[2, n_problems] or None
-        As above, where the weight of the bias is free; None where it is not.
+    balance : float64[2, n_problems]    what positive and negative s_i alpha_i are multiplied by,
+                              given where the weight of the bias is free
     """
 
     def __init__(
@@ -260,14 +234,9 @@ class Proof:
         self.n += n
 
     def remaining(self, n_rows: int) -> Floats:
-        """Return what P - D is as far as the rows so far tell of `n_rows`.
+        """Return what P - D is as far as the rows so far tell of `n_rows`, float64[k, n_problems].
 
-        W is taken to be what a pass would make of alpha.
-
-        Returns
-        -------
-        float64[k, n_problems]
-            Of each of the k candidates.
+        Of each of the k candidates; W is taken to be what a pass would make of alpha.
         """
         found = [
             n_rows / max(self.n, 1) * self.sums[k, kernels.GAP_TERM_BOUND]
@@ -283,31 +252,24 @@ class Proof:
     def certificates(self, n_classes: int = 0) -> list[Certificate]:
         """Return the certificate of each problem, of its better candidate, once all rows are in.
 
-        Parameters
-        ----------
-        n_classes : int
-            As for `prove`.
+        `n_classes` is as for `prove`.
         """
         norms = np.sqrt(self._of_problems(column_norms(self._penalised(self.recomputed))))
         drifted = self._of_problems(self._distances(self._W, self.recomputed))
         drift = np.sqrt(drifted) / np.where(norms > 0.0, norms, np.inf)
-        found: list[list[Certificate]] = []
+        found: list[list[Certificate]] = [[] for _ in norms]  # of each problem
         for k, v in enumerate(self.candidates):
-            distances = (
-                drifted if v is self._W else self._of_problems(self._distances(v, self.recomputed))
-            )
+            distances, averaged = drifted, v is not self._W
+            if averaged:
+                distances = self._of_problems(self._distances(v, self.recomputed))
             squares = self._of_problems(self.squares[k])
-            found.append(
-                [
-                    prove(
-                        squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
-                        float(drift[j]), average=v is not self._W, n_classes=n_classes,
-                        free_bias=self._free,
-                    )
-                    for j in range(self.sums.shape[2])
-                ]
-            )  # fmt: skip
-        return [min(of, key=attrgetter("primal")) for of in zip(*found, strict=True)]
+            for j, of in enumerate(found):
+                proof = prove(
+                    squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
+                    float(drift[j]), averaged, n_classes, self._free,
+                )  # fmt: skip
+                of.append(proof)
+        return [min(of, key=attrgetter("primal")) for of in found]
 
     def _distances(self, V: Floats, W: Floats) -> Floats:
         if V is W:

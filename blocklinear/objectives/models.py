@@ -155,12 +155,8 @@ def make_models(
     Class weights multiply C for rows of the positive class; where one model tells two classes
     apart, for those of the other class too (LIBLINEAR's rule).
 
-    Raises
-    ------
-    InputError
-        If the labels of the store are not classes, for a classifier.
-    UsageError
-        If C times the weight of a class leaves the range of numbers.
+    InputError is raised if the labels of the store do not fit the solver, UsageError if C times the
+    weight of a class leaves the range of numbers.
     """
     solver, costs = SOLVERS[options.solver], costs or (options.cost,)
     if solver.regression and manifest.classes:

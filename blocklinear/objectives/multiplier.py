@@ -31,10 +31,6 @@ def moved(v: Floats, pull: Floats, seen: Floats) -> tuple[Floats, Floats]:
                               the last ones up and down were made, infinite if there was none, or it
                               was passed on the way back: the next one goes at most half of the way
                               to where one in the other direction was made
-
-    Returns
-    -------
-    float64[M], float64[3, M]
     """
     before, low, high = seen
     sign, size, up = np.sign(pull), np.abs(pull), pull > 0.0

@@ -83,10 +83,7 @@ class OneClass(Models):
 def make_one_class(manifest: Manifest, options: TrainOptions) -> OneClass:
     """Return the one-class SVM of a store.
 
-    Raises
-    ------
-    InputError
-        If all rows have weight 0, or too little of it to compute with.
+    InputError is raised if all rows have weight 0, or too little of it to compute with.
     """
     refuse_weightless(manifest)
     largest, total = manifest.weights["largest"], manifest.weights["total"]
@@ -107,14 +104,9 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
     """Return the smallest f up to which there are rows of a weight of `mass`.
 
     If they weigh no more, it is the middle between that f and the next, as in LIBLINEAR: any number
-    from one to the other is as good. It is 0 if no row has a weight. The numbers are read in
-    pieces, several times: once for each 16 of their bits.
-
-    Parameters
-    ----------
-    f : float64[n]            may be mapped from a file
-    upper : float64[n] or None          weights of the rows; None if each weighs 1
-    mass : float
+    from one to the other is as good. It is 0 if no row has a weight. The numbers, float64[n] both,
+    may be mapped from a file: they are read in pieces, several times: once for each 16 of their
+    bits. The weights of the rows are `upper`; None if each weighs 1.
     """
     before, prefix, exact, top = 0.0, 0, False, np.uint64(1 << 63)
     for digit in reversed(range(0, 64, _DIGIT)):
@@ -161,10 +153,7 @@ def pieces(f: Floats, upper: Floats | None) -> Iterator[tuple[Floats, Floats]]:
 def relative_gap(primal: float, dual: float, left: float, length: float) -> float:
     """Return P - D, which is `left`, relative to the objective; 0 if it is not above 0.
 
-    Parameters
-    ----------
-    primal, dual, left : float
-    length : float            nu times the sum of U_i |x_i|
+    `length` is nu times the sum of U_i |x_i|.
     """
     if left <= 0.0:
         return 0.0
@@ -175,13 +164,8 @@ def relative_gap(primal: float, dual: float, left: float, length: float) -> floa
 def is_zero(w: Floats, sizes: Floats) -> bool:
     """Return whether w' = sum alpha_i x_i is 0, as far as such sums can be, in all its features.
 
-    Each w'_j is compared with nu sum_i U_i |x_ij|, so that no feature of large values hides another
-    one that separates the rows from 0; the mean of the squares counts.
-
-    Parameters
-    ----------
-    w : float64[n]            w'
-    sizes : float64[n]        nu sum_i U_i |x_ij|
+    Each w'_j is compared with its size, nu sum_i U_i |x_ij|, so that no feature of large values
+    hides another one that separates the rows from 0; the mean of the squares counts.
     """
     occurs = sizes > 0.0
     ratios = w[occurs] / sizes[occurs]
@@ -205,15 +189,10 @@ def prove(
     ----------
     squares : (float, float, float)     |v|**2, |w'|**2 and |v - w'|**2
     mass, off : float         T, and S - T
-    rho : float
-    seen, sums : float64[N_SEEN], float64[N_SUMS]
-        As the kernels leave them.
-    n : int
-        Rows.
-    drift : float
-        As in `Certificate`.
-    zero : bool
-        Whether w' is 0, as `is_zero` says: the gap is relative to `ZERO` then, at least.
+    seen, sums : float64[N_SEEN], float64[N_SUMS]           as the kernels leave them
+    n, drift : int, float     rows; as in `Certificate`
+    zero : bool               whether w' is 0, as `is_zero` says: the gap is relative to `ZERO`
+                              then, at least
     """
     square, recomputed, distance = squares
     loss = float(sums[kernels.LOSS] + sums[kernels.LOSS_LOW])

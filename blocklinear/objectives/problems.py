@@ -97,11 +97,7 @@ def label_order(labels: list[float]) -> list[float]:
 def checked_cost(cost: float, name: str, manifest: Manifest) -> float:
     """Return `cost` if it leaves room to compute with, whatever the weight of a row.
 
-    Raises
-    ------
-    InputError
-        If no row has a weight.
-    UsageError
+    InputError is raised if no row has a weight, UsageError if it does not.
     """
     refuse_weightless(manifest)
     weights = manifest.weights
@@ -125,12 +121,7 @@ def refuse_weightless(manifest: Manifest) -> None:
 def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float, float]:
     """Return what multiplies C for each class, in LIBLINEAR's order; weights given twice multiply.
 
-    Balanced ones count a row as often as its weight says.
-
-    Raises
-    ------
-    InputError
-        If the labels are not those of classes.
+    Balanced ones count a row as often as its weight says. Errors are those of `class_labels`.
     """
     labels = class_labels(manifest)
     if options.balanced:
@@ -146,28 +137,19 @@ def weights_of_classes(manifest: Manifest, options: TrainOptions) -> dict[float,
 def class_labels(manifest: Manifest) -> list[float]:
     """Return the classes of a store in LIBLINEAR's order: those that have a row of some weight.
 
-    Raises
-    ------
-    InputError
-        If its labels are not classes, or all the same.
+    InputError is raised if its labels are not classes, or all the same.
     """
     labels = manifest.labels
     if labels is None:
-        raise LabelError(
-            "the store has more than 10000 distinct labels: these are not classes",
-            _REGRESS,
-            None,
-        )
+        what = "the store has more than 10000 distinct labels: these are not classes"
+        raise LabelError(what, _REGRESS, None)
     refuse_weightless(manifest)
     found = zip(labels, manifest.weights["sums"], strict=True)
     present = label_order([label for label, weight in found if weight])
     broken = next((label for label in present if label != int(label)), None)
     if broken is not None:
-        raise LabelError(
-            f"label {format_number(broken)} is not an integer: not a class",
-            _REGRESS,
-            broken,
-        )
+        what = f"label {format_number(broken)} is not an integer: not a class"
+        raise LabelError(what, _REGRESS, broken)
     merged = next((label for label in present if abs(label) >= DISTINCT_INTEGERS), None)
     if merged is not None:
         raise LabelError(

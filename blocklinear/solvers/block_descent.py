@@ -22,12 +22,7 @@ from blocklinear.solvers.protocol import CutShort, Estimate, Solver, Start, each
 from blocklinear.solvers.proven_models import ProvenModels
 from blocklinear.solvers.row_orders import parts_of_passes
 from blocklinear.solvers.single import SingleModel
-from blocklinear.solvers.weight_vectors import (
-    FIRST,
-    PASS,
-    Floats,
-    WeightVectors,
-)
+from blocklinear.solvers.weight_vectors import FIRST, PASS, Floats, WeightVectors
 from blocklinear.solvers.working_set import (
     Sample,
     WorkingSet,
@@ -45,19 +40,13 @@ T = TypeVar("T")
 class BlockDescent(Solver):
     """The weight vectors of a run, and the rows kept in memory for all of them.
 
-    Parameters
-    ----------
-    vectors : sequence of WeightVectors
-        Each is worked on by one thread at a time.
-    working_set_entries : int
-        Entries of rows that may be kept in memory; they are not copied where one group holds all
-        blocks.
-    samples : bool
-        Whether some of them are a sample, which tells how large P - D is; and averages are taken of
-        weights. The workers of a cluster do neither, as both are of all their parts.
+    So many entries of rows may be kept in memory; they are not copied where one group holds all
+    blocks. If it `samples`, some of them are a sample, which tells how large P - D is, and averages
+    are taken of weights. The workers of a cluster do neither, as both are of all their parts.
 
     Attributes
     ----------
+    vectors : sequence of WeightVectors         each is worked on by one thread at a time
     passes : float64[1]       over the working set in the next outer iteration
     goal : float64[1]         the relative gap at which the outer iteration may end, as rows tell
     counted : bool[n_blocks]  of which blocks the `terms` of vectors have the rows: of those that
@@ -391,13 +380,8 @@ class BlockDescent(Solver):
 class BlockDescentOfMany(BlockDescent):
     """Many models, in several `ManyModels`.
 
-    A model that is good enough is dropped after a certificate that does not end the run; its
-    weights are kept.
-
-    Parameters
-    ----------
-    numbers : list of int64[]
-        Of the models of each.
+    The models of each have these numbers. A model that is good enough is dropped after a
+    certificate that does not end the run; its weights are kept.
     """
 
     vectors: Sequence[ManyModels]

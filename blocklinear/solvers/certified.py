@@ -54,10 +54,7 @@ class Iterate:
 class CertifiedPasses(Solver):
     """A solver whose outer iteration is a pass, after which each model has a certificate.
 
-    Parameters
-    ----------
-    n_parts : int
-        Into how many parts the work on a pass is divided.
+    Threads share the work on a pass, which is divided into `n_parts`.
     """
 
     _models: Sequence[Iterate]

@@ -42,13 +42,7 @@ features and six classes take 54 outer iterations; without this bound 1,000 end 
 
 
 class CrammerSinger(WeightVectors):
-    """One problem with a weight vector for each class.
-
-    Parameters
-    ----------
-    models : Models
-        One for each class; the weight of a class multiplies C for its rows.
-    """
+    """One problem with a weight vector for each class, whose weight multiplies C for its rows."""
 
     extrapolates = True
 
@@ -123,11 +117,8 @@ class CrammerSinger(WeightVectors):
     def _best_step(self, own: Floats, linear: float, V: Floats) -> float:
         """Return the t >= 0 that maximises t linear - 1/2 |W + t V|^2; 0 if there is none.
 
-        Nor if rounding may be all that is left of the slope at t = 0, as near the optimum.
-
-        Parameters
-        ----------
-        own : float64[n_rows]     alpha of the classes of rows
+        Nor if rounding may be all that is left of the slope at t = 0, as near the optimum. `own`,
+        float64[n_rows], are alpha of the classes of rows.
         """
         w, v = self.W.reshape(-1), V.reshape(-1)
         slope, square = linear - dot(w, v), dot(v, v)

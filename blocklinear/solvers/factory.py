@@ -34,16 +34,10 @@ def make_solver(
     working_set_entries: int,
     enough_products: float = math.inf,
 ) -> Solver:
-    """Return what does a task.
+    """Return what does a task; alpha are kept in the folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Where alpha is kept.
-    working_set_entries : int
-        Entries of rows, or of columns, that may be kept in memory.
-    enough_products : float
-        As for `NewtonIterate`.
+    So many entries of rows, or of columns, may be kept in memory for the working set;
+    `enough_products` is as for `NewtonIterate`.
     """
     if task.solver.l1:
         return L1Regularized(task, manifest, options, folder, working_set_entries)
@@ -78,18 +72,12 @@ def make_descent(
 ) -> BlockDescent:
     """Return the coordinate descent of a task whose models do not depend on each other.
 
-    All models are trained as long as it is used, whatever was proven of them.
-
-    Parameters
-    ----------
-    folder, working_set_entries
-        As for `make_solver`.
-    numbers : sequence of sequences of int
-        The models of many that share each pass.
+    Models of these numbers share each pass. All are trained as long as it is used, whatever was
+    proven of them.
     """
+    vectors: Sequence[WeightVectors]
     if task.alone:
-        one = SingleModel(task, manifest, options, folder)
-        vectors: Sequence[WeightVectors] = [one]
+        vectors = [SingleModel(task, manifest, options, folder)]
     else:
         vectors = _models(manifest, options, task, folder, numbers)
     return BlockDescent(vectors, manifest, options, working_set_entries, samples=False)

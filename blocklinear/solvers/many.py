@@ -109,12 +109,7 @@ class ManyModels(WeightVectors):
 
         The others keep their alpha, and go to `certified` and `apart`. The weights of those that
         stay move to the front of their memory, and the rest of it is given back: to allocate new
-        memory takes longer.
-
-        Parameters
-        ----------
-        staying : bool[width]         which models are still trained
-        averaged : bool[width]        of which the average was certified
+        memory takes longer. Of those `averaged` the average was certified; bool[width] both.
         """
         places, columns = self.places, np.flatnonzero(staying)
         for source, of in ((self.W, ~staying & ~averaged), (self.average, ~staying & averaged)):
@@ -136,13 +131,9 @@ class ManyModels(WeightVectors):
         self._multiplier = self._multiplier[:, staying].copy()
 
     def copy_certified(self, averaged: NDArray[np.bool_], weights: Floats, to: Places) -> None:
-        """Copy what was certified of all models.
+        """Copy what was certified of all models, of those `averaged` the average, bool[width].
 
-        Parameters
-        ----------
-        averaged : bool[width]        of which of those still trained it is the average
-        weights : float64[n_features + 1, any]          written to
-        to : int64[k]         the column there of each column of alpha
+        It goes to columns of `weights`, `to` for each column of alpha.
         """
         self.certified.copy(weights, to)
         for source, of in ((self.W, ~averaged), (self.average, averaged)):

@@ -44,10 +44,8 @@ def violations(
     ----------
     stats : float64[M, N_STATS]
     first : float64[M]        the first sum of each model; 0 before, then written
-    added : float64[M] or None
-        What the next correction adds to each decision value; None if the bias is regularised.
-    n_rows : int
-        Decision values of each model.
+    added : float64[M] or None          what the next correction adds to each of the `n_rows`
+                              decision values; None if the bias is regularised
     """
     found = width(stats)
     if regression:

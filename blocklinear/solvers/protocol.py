@@ -177,10 +177,7 @@ class Trainee(ABC):
     def to_newton(self, enough_products: float) -> "Solver | None":
         """Return Newton's method, to go on from here; None if it cannot.
 
-        Parameters
-        ----------
-        enough_products : float
-            As for `NewtonIterate`.
+        `enough_products` is as for `NewtonIterate`.
         """
         return None
 
@@ -224,10 +221,7 @@ class Solver(Trainee):
     def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Fetch what is kept in memory only, after `arrays` were filled from a checkpoint.
 
-        Parameters
-        ----------
-        pass_over : callable
-            Yields every block once.
+        `pass_over` yields every block once.
         """
 
     def compare_with(self, first: Sequence[float]) -> None:
@@ -242,13 +236,7 @@ class Solver(Trainee):
 
     @abstractmethod
     def step(self, group: Group, outer: int, number: int, steps: int, cut_short: CutShort) -> None:
-        """Work on one group, block step `number` (from 0) of `steps`.
-
-        Raises
-        ------
-        Abandoned
-            By `cut_short`.
-        """
+        """Work on one group, block step `number` (from 0) of `steps`; `cut_short` may end it."""
 
     @property
     def reached(self) -> bool:
@@ -259,12 +247,8 @@ class Solver(Trainee):
     def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
         """Return the certificate, of several problems the sums and the largest gap.
 
-        Parameters
-        ----------
-        stream : iterable of Loaded
-            Every block once.
-        enough : float or None
-            As soon as all gaps are known to be larger, an estimate of the middle one is returned.
+        The stream has every block once. As soon as all gaps are known to be above `enough`, an
+        estimate of the middle one is returned.
         """
 
     @abstractmethod

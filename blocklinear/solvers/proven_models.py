@@ -20,14 +20,10 @@ Flags = NDArray[np.bool_]
 class ProvenModels:
     """The models of a solver, by their numbers.
 
-    Parameters
-    ----------
-    trained : sequence of int64[]
-        As below, all models.
-
     Attributes
     ----------
-    trained : list of int64[]           models that are trained, of each `WeightVectors`
+    trained : list of int64[]           models that are trained, of each `WeightVectors`: at first
+                              all
     certificates : list       of Certificate or None: the last of each model
     """
 
@@ -46,12 +42,8 @@ class ProvenModels:
     def take_certificates(self, state: dict[str, Any], goal: float | None) -> None:
         """Take over the certificates of a checkpoint.
 
-        Raises
-        ------
-        MismatchError
-            If models have left with a larger gap than is asked for now.
-        ValueError
-            If these are not as many as there are models.
+        MismatchError is raised if models have left with a larger gap than is asked for now,
+        ValueError if these are not as many as there are models.
         """
         found = state["certificates"]
         if len(found) != len(self.certificates):
@@ -88,13 +80,7 @@ class ProvenModels:
     ) -> list[Flags]:
         """Return which of the models that are trained are not good enough, as `trained` has them.
 
-        Parameters
-        ----------
-        goal : float          of certified gaps
-        tolerance : float or None
-            Of violations.
-        violations : sequence of float64[]
-            As `trained` has the models.
+        The goal is that of certified gaps, the tolerance that of violations.
         """
         found = []
         for numbers, of in zip(self.trained, violations, strict=True):

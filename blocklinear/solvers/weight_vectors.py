@@ -264,22 +264,12 @@ class WeightVectors(ABC):
 
     @abstractmethod
     def _descend(
-        self,
-        step: BlockStep,
-        order: NDArray[np.int64],
-        why: int,
-        number: int = 0,
+        self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
         """Work on rows in an order, for the weight vectors in their ranges.
 
-        Except in passes over the working set, write the new ranges and priorities of the rows.
-
-        Parameters
-        ----------
-        order : int64[]
-        why : {FIRST, AGAIN, PASS}
-        number : int
-            Of a pass, in the outer iteration.
+        Why is `FIRST`, `AGAIN` or `PASS`, which has a number in the outer iteration. Except in
+        passes, write the new ranges and priorities of the rows.
         """
 
     @abstractmethod
@@ -306,17 +296,8 @@ class WeightVectors(ABC):
     ) -> tuple[ModelRanges, Floats]:  # fmt: skip
         """Work on one group, of `steps`; return the ranges and the priorities of its rows.
 
-        Parameters
-        ----------
-        passes : int
-            Over the rows of the group, or those of the working set where it holds all rows.
-        counted : bool[n]
-            Of which rows `terms` have what they add; they will have that of all.
-
-        Raises
-        ------
-        Abandoned
-            By `cut_short`.
+        Passes are over the rows of the group, or those of the working set where it holds all rows.
+        Of the rows `counted`, bool[n], `terms` have what they add; they will have that of all.
         """
         rows, alpha, ranges = group.rows, self.lines(group), self.ranges(group)
         data = self._data(rows)
@@ -503,13 +484,8 @@ class WeightVectors(ABC):
         """Estimate from samples of rows what all contribute to P - D.
 
         Unless the `whole` sample is to be used, it is given up as soon as a part of it shows that
-        P - D is above its goal.
-
-        Parameters
-        ----------
-        unseen : int
-            Rows that are not sampled. They are taken to add what those added that were worked on
-            for the first time since the sample before.
+        P - D is above its goal. Rows `unseen`, which are not sampled, are taken to add what those
+        added that were worked on for the first time since the sample before.
         """
         self.forget_sample()
         gap_terms = self.stats[FIRST, :, dual.GAP_TERM]

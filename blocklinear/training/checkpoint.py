@@ -268,8 +268,7 @@ def discard(folder: Path) -> tuple[int, int]:
     Return how many files there were, and their bytes.
     """
     with storage_errors(folder, "clean"):
-        first, others = remove_files([folder / NAME]), remove_files(sorted(_files(folder)))
-    return first[0] + others[0], first[1] + others[1]
+        return remove_files([folder / NAME, *sorted(_files(folder))])
 
 
 def folders_of(folder: Path) -> list[Path]:

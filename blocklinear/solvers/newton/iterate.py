@@ -151,9 +151,8 @@ class NewtonIterate(Iterate):
         if fallen and self._high[0] == math.inf:
             return True
         slope, rounding = self._slope_at(found), _ROUNDING * max(abs(value), abs(before))
-        # no tangent of what is convex is above it where the step begins
-        self.final = value - self._length * slope > before + rounding
-        if self.final:
+        if value - self._length * slope > before + rounding:  # a tangent is above what is convex
+            self.final = True
             return False
         if abs(slope) <= -_FLAT * self._slope and value <= before + _ROUNDING * abs(before):
             return True
