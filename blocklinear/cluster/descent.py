@@ -12,7 +12,7 @@ follows what was seen: rare features are moved by few parts, and those that all 
 moved by all alike. Which step along the change is best is then found exactly.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -85,7 +85,7 @@ class DistributedDescent(Trainee):
     """
 
     def __init__(self, job: Job, manifest: Manifest, engine: Engine) -> None:
-        task, n = job.task, manifest.n_features + 1
+        self.task, n = job.task, manifest.n_features + 1
         self._job, self._engine = job, engine
         self._n_rows = manifest.n_rows
         self.bias = max(job.options.bias, 0.0)
@@ -94,13 +94,13 @@ class DistributedDescent(Trainee):
         self._n, self._several = n, job.n_parts > 1
         self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
         self._entries = np.zeros(3)
-        self._proven = ProvenModels(models_by_pass(len(task)))
+        self._proven = ProvenModels(models_by_pass(len(self.task)))
         self._allocate()
         self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
         self._earlier_rounds: list[list[Any]] = []  # last rounds of dropped models
         self._taken = np.zeros(0)  # the step along the change of each
-        of_many = (0, 0) if task.alone else (n, len(task))
+        of_many = (0, 0) if self.task.alone else (n, len(self.task))
         self._final = np.zeros(of_many)  # as certified last
         self._adopted = False
         self._passes = np.ones(1)
@@ -122,14 +122,9 @@ class DistributedDescent(Trainee):
         return sum(len(some) for some in self._proven.trained)
 
     @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return self._job.task.grid
-
-    @property
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
-        return self._job.task.facts | self._proven.state | {
+        return self.task.facts | self._proven.state | {
             "parts": self._job.n_parts, "written": self._written, "first": self.first,
             "kept": self._earlier_rounds,
         }  # fmt: skip
@@ -143,7 +138,7 @@ class DistributedDescent(Trainee):
             raise ValueError("the models of the state are not those of the run")
         if state["parts"] != self._job.n_parts:
             raise ValueError("the parts of the state are not those of the run")
-        if not self._job.task.alone:
+        if not self.task.alone:
             self._proven.take_certificates(state, self._job.options.gap)
         self._proven.trained = [np.array(some, np.int64) for some in trained]
         self._allocate()
@@ -252,8 +247,8 @@ class DistributedDescent(Trainee):
             W[-1] = bias
         self._written = np.concatenate(self._proven.trained).tolist()
         self._taken = np.ones(len(self._written))
-        if self._job.task.alone:
-            cost = float(self._job.task.pairs[0, 0])
+        if self.task.alone:
+            cost = float(self.task.pairs[0, 0])
             self._first[0][:] = previous.first_violation(cost)
         return found
 
@@ -358,7 +353,7 @@ class DistributedDescent(Trainee):
 
     def _violations(self) -> list[Floats]:
         """Return what LIBLINEAR's ``-e`` is compared with, of each weight vectors."""
-        regression, n = self._job.task.solver.regression, self._n_rows
+        regression, n = self.task.solver.regression, self._n_rows
         added: list[Floats | None] = [self.bias * own.pull for own in self._free_biases]
         parts = zip(self._stats, self._first, added or [None] * len(self._stats), strict=True)
         return [violations(of[FIRST], regression, first, own, n) for of, first, own in parts]
@@ -372,7 +367,7 @@ class DistributedDescent(Trainee):
         """Return the certificate, of several models the sums and the largest gap."""
         proofs = self._prove(self._candidates(self._left), False, halt)
         found = [proof.certificates() for proof in proofs]
-        if self._job.task.alone:
+        if self.task.alone:
             return found[0][0]
         self._proven.note(found)
         for k, (numbers, of) in enumerate(zip(self._proven.trained, found, strict=True)):
@@ -422,7 +417,7 @@ class DistributedDescent(Trainee):
     def drop_solved(self) -> bool:
         """Train no further those of many models of which the certificate is good enough."""
         goal = self._job.options.gap
-        if goal is None or self._job.task.alone:
+        if goal is None or self.task.alone:
             return False
         staying = self._proven.unsolved(goal, self._job.options.tolerance, self._violations())
         if all(some.all() for some in staying):
@@ -451,7 +446,7 @@ class DistributedDescent(Trainee):
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified, float64[n_features + 1, M]."""
-        if not self._job.task.alone:
+        if not self.task.alone:
             return self._final
         return self.average[0] if certificate.average else self.W[0]
 
@@ -461,7 +456,7 @@ class DistributedDescent(Trainee):
 
     def current(self) -> Floats:
         """Return the weights as they are, float64[n_features + 1, M]."""
-        if self._job.task.alone:
+        if self.task.alone:
             return self.W[0]
         weights = self._final.copy()
         for W, numbers in zip(self.W, self._proven.trained, strict=True):

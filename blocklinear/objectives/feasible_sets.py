@@ -1,6 +1,5 @@
 """Feasible sets of alpha, and the signs of rows in w: what a warm start must know of a task."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -15,8 +14,10 @@ _UNBALANCED = 1e-9
 """Relative to the largest alpha of a row: a sum of this size is no rounding."""
 
 
-class FeasibleSet(ABC):
+class FeasibleSet:
     """The feasible set of the alpha of M weight vectors that start together.
+
+    Of models that do not depend on each other: [0, C_i], or [-C_i, C_i]; unbounded if squared.
 
     Attributes
     ----------
@@ -27,11 +28,12 @@ class FeasibleSet(ABC):
     coupled : bool            whether the alpha of a row sum to 0
     """
 
-    classes: tuple[float, ...]
-    labels: tuple[float | None, ...]
-    costs: Floats
-    bounded: bool
     coupled: ClassVar[bool] = False
+
+    def __init__(self, models: Models) -> None:
+        self._models, self.classes, self.costs = models, models.labels, models.pairs
+        self.labels = tuple(self.classes[k] if self.classes else None for k in models.positive)
+        self.bounded = models.solver.bounded
 
     @property
     def least(self) -> Floats:
@@ -43,47 +45,21 @@ class FeasibleSet(ABC):
         wider = bool((np.asarray(costs) <= self.costs[column]).all())
         return not self.bounded or (bounded and wider)
 
-    @abstractmethod
     def signs(self, labels: Floats) -> Floats:
-        """Return s_i of rows of any classes, float64[n, M]."""
+        """Return s_i of rows of any classes, float64[n, M]: 1 where w is the sum of alpha_i x_i."""
+        if not self.classes:
+            return np.ones((len(labels), len(self.labels)))
+        return np.where(labels[:, None] == np.array(self.labels, np.float64), 1.0, -1.0)
 
     def size(self, alpha: Floats) -> Floats:
         """Return what `least` is compared with, float64[n, M]."""
         return np.abs(alpha)
 
-    def inside(self, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
-        """Return which alpha may be strictly inside their bounds, bool[n, M]."""
-        return np.asarray(alpha != 0.0)
-
-    @abstractmethod
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return the point of the set closest to alpha, or one nearby, float64[n, M]."""
-
-
-class Separate(FeasibleSet):
-    """Models that do not depend on each other: [0, C_i], or [-C_i, C_i]; unbounded if squared."""
-
-    def __init__(self, task: Models) -> None:
-        self._task, self.classes = task, task.labels
-        own = [task.labels[k] for k in task.positive] if task.labels else [None] * len(task)
-        self.labels, self.costs, self.bounded = tuple(own), task.pairs, task.solver.bounded
-
-    def signs(self, labels: Floats) -> Floats:
-        """Return s_i: 1 where w is the sum of alpha_i x_i."""
-        if not self.classes:
-            return np.ones((len(labels), len(self.labels)))
-        return np.where(labels[:, None] == np.array(self.labels, np.float64), 1.0, -1.0)
-
-    def inside(self, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
-        """Return which alpha are strictly inside their bounds, bool[n, M]."""
-        free: NDArray[np.bool_] = alpha != 0.0
-        return free & (np.abs(alpha) != self._task.bounds(rows)) if self.bounded else free
-
-    def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
-        """Return alpha, clipped."""
         if not self.bounded:
             return alpha
-        bound = self._task.bounds(rows)
+        bound = self._models.bounds(rows)
         fitted: Floats = np.clip(alpha, -bound, bound)  # that of classes is not negative
         return fitted
 
@@ -92,11 +68,6 @@ class AllClasses(FeasibleSet):
     """The set of Crammer and Singer's problem (Fan, Eqs. 16 and 17)."""
 
     coupled = True
-
-    def __init__(self, models: Models) -> None:
-        self._models, self._cost = models, models.cost[:, 1]
-        self.classes = models.labels
-        self.labels, self.costs, self.bounded = models.labels, models.pairs, True
 
     def signs(self, labels: Floats) -> Floats:
         """Return 1: the sign is in alpha."""
@@ -115,8 +86,14 @@ class AllClasses(FeasibleSet):
         fitted, total = alpha.copy(), alpha.sum(axis=1)
         wrong = np.abs(total) > _UNBALANCED * np.abs(alpha).max(axis=1, initial=0.0)
         fitted[place[wrong], code[wrong]] -= total[wrong]
-        own, bound = fitted[place, code], weighted(self._cost[code], rows)
+        own, bound = fitted[place, code], weighted(self._models.cost[code, 1], rows)
         above = own > bound
         fitted[above] *= (bound[above] / own[above])[:, None]
         fitted[place[above], code[above]] = bound[above]
         return fitted
+
+
+def inside(models: Models, rows: LabelledRows, alpha: Floats) -> NDArray[np.bool_]:
+    """Return which alpha of separate models are strictly inside their bounds, bool[n, M]."""
+    free: NDArray[np.bool_] = alpha != 0.0
+    return free & (np.abs(alpha) != models.bounds(rows)) if models.solver.bounded else free

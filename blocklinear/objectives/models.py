@@ -69,8 +69,8 @@ class Models:
 
     @property
     def grid(self) -> list[float]:
-        """C of each of many models, as asked for; empty of one alone."""
-        found: list[float] = [] if self.alone else self.asked.tolist()
+        """C of each of many models, as asked for; empty of one problem."""
+        found: list[float] = self.asked.tolist() if self.separable and not self.alone else []
         return found
 
     @property

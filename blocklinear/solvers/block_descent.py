@@ -64,7 +64,7 @@ class BlockDescent(Solver):
         samples: bool = True,
     ) -> None:
         self.vectors, self._manifest, self._options = vectors, manifest, options
-        self._models, self._by_pass = vectors[0].models, [np.arange(vectors[0].width)]
+        self.task, self._by_pass = vectors[0].models, [np.arange(vectors[0].width)]
         self.bias, self.first_violation = vectors[0].bias, vectors[0].first_violation
         self.updates = vectors[0].updates
         self.starts_from_w = self.updates is not None
@@ -98,7 +98,7 @@ class BlockDescent(Solver):
     def state(self) -> dict[str, Any]:
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         by_pass = [numbers.tolist() for numbers in self._by_pass]
-        return self._models.facts | {
+        return self.task.facts | {
             "by_pass": by_pass, "trained": by_pass,
             "columns": [vectors.W.shape[1] for vectors in self.vectors],
             "regions": self._working_set.state,
@@ -396,13 +396,8 @@ class BlockDescentOfMany(BlockDescent):
         working_set_entries: int = 0,
     ) -> None:
         super().__init__(vectors, manifest, options, working_set_entries)
-        self._models, self._by_pass = models, numbers  # also of those that will be dropped
+        self.task, self._by_pass = models, numbers  # also of those that will be dropped
         self._proven = ProvenModels(numbers)
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """C of each model, as asked for."""
-        return self._models.grid
 
     @property
     def _trained(self) -> Sequence[ManyModels]:
@@ -461,7 +456,7 @@ class BlockDescentOfMany(BlockDescent):
 
     def _weights(self, averaged: list[NDArray[np.bool_]]) -> Floats:
         """Return of models that were dropped what was certified, of others W or its average."""
-        weights = aligned_zeros(self._manifest.n_features + 1, len(self._models))
+        weights = aligned_zeros(self._manifest.n_features + 1, len(self.task))
         for vectors, of, numbers in zip(self.vectors, averaged, self._by_pass, strict=True):
             vectors.copy_certified(of, weights, numbers)
         return weights
@@ -470,4 +465,4 @@ class BlockDescentOfMany(BlockDescent):
         """Return Newton's method."""
         trained, found = np.concatenate(self._proven.trained), self._proven.certificates
         proven = [None if k in trained else c for k, c in enumerate(found)]
-        return self._newton(self._models, proven, enough_products)
+        return self._newton(self.task, proven, enough_products)

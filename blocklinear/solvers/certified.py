@@ -63,7 +63,7 @@ class CertifiedPasses(Solver):
     def __init__(
         self, task: Models, manifest: Manifest, options: TrainOptions, n_parts: int
     ) -> None:
-        self._task, self._options, self.bias = task, options, max(options.bias, 0.0)
+        self.task, self._options, self.bias = task, options, max(options.bias, 0.0)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
         self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")
@@ -105,11 +105,6 @@ class CertifiedPasses(Solver):
 
     def __len__(self) -> int:
         return int(self._unsolved().sum())
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return self._task.grid
 
     def _shares(self, numbers: list[list[int]]) -> dict[str, Any]:
         """Return what a checkpoint says of which models have their alpha in one array."""
@@ -154,7 +149,7 @@ class CertifiedPasses(Solver):
 
     def proven(self) -> list[Certificate]:
         """Return the certificate of each of many models; nothing for one problem."""
-        return [] if self._task.alone else self._certificates()
+        return [] if self.task.alone else self._certificates()
 
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""

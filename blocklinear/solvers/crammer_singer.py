@@ -9,7 +9,6 @@ from blocklinear.kernels import crammer_singer
 from blocklinear.kernels.losses import UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, Proof
-from blocklinear.objectives.feasible_sets import AllClasses
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
 from blocklinear.options import TrainOptions
@@ -52,11 +51,6 @@ class CrammerSinger(WeightVectors):
         super().__init__(models, manifest, options, folder)
         self._class_cost = models.cost[:, 1]
         self._factor = FACTOR  # of steps in passes
-
-    @property
-    def feasible_set(self) -> AllClasses:
-        """Where alpha may be."""
-        return AllClasses(self.models)
 
     def _data(self, rows: RowView) -> _Data:
         code = self.models.codes(rows.labels)

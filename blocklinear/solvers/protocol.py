@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.feasible_sets import FeasibleSet
+from blocklinear.objectives.models import Models
 from blocklinear.store import shapes
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
@@ -125,20 +126,17 @@ class Trainee(ABC):
 
     Attributes
     ----------
+    task : Models             all models of the run
     bias : float              value of the bias feature, 0 for none
     state : dict              what a checkpoint must know before it can fill `arrays`, as JSON
     """
 
+    task: Models
     bias: float
     state: Any
 
     @abstractmethod
     def __len__(self) -> int: ...
-
-    @property
-    def costs(self) -> Sequence[float]:
-        """C of each of many models, as asked for; empty of one problem."""
-        return ()
 
     @property
     @abstractmethod

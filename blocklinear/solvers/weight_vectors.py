@@ -20,7 +20,7 @@ from blocklinear.objectives.certificate import (
     of_problems,
     relative_gaps,
 )
-from blocklinear.objectives.feasible_sets import FeasibleSet, Separate
+from blocklinear.objectives.feasible_sets import AllClasses, FeasibleSet, inside
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import moved, nothing_seen
 from blocklinear.objectives.problems import SOLVERS
@@ -169,7 +169,7 @@ class WeightVectors(ABC):
     @property
     def feasible_set(self) -> FeasibleSet:
         """Where alpha may be."""
-        return Separate(self.models)
+        return FeasibleSet(self.models) if self.models.separable else AllClasses(self.models)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -215,7 +215,7 @@ class WeightVectors(ABC):
         ranges = np.zeros(len(rows), np.uint16)
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
-            free = self.feasible_set.inside(rows.some(some), alpha[some])
+            free = inside(self.models, rows.some(some), alpha[some])
             ranges[some] = np.where(free.any(axis=1), self.all_models, 0)
         self.set_ranges(group, ranges)
 

@@ -247,7 +247,7 @@ class Run(ABC):
             n_sv=self.solver.n_sv,
             rss_bytes=anonymous_bytes(),
             peak_bytes=peak_bytes(),
-            gaps=_largest_by_cost(self.solver.costs, seen.gaps),
+            gaps=_largest_by_cost(self.solver.task.grid, seen.gaps),
             **attributes(seen, _ESTIMATED),
             **dataclasses.asdict(self.times),
             **scores,
@@ -283,7 +283,7 @@ class Run(ABC):
         early = smooth or costs.enough_products(self.manifest, True) <= left
         if not (known and early) or self._knows_too_few(report):
             return math.inf
-        passes, several = costs.newton_passes(solver), bool(self.solver.costs)
+        passes, several = costs.newton_passes(solver), bool(self.solver.task.grid)
         work = costs.newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
         found = (work + passes * self._overhead) / self.took(report)
         return min(found, FORESIGHT - 1) if several and smooth else found
@@ -337,7 +337,7 @@ class Run(ABC):
             certified=True,
             n_sv=self.solver.n_sv,  # now of all rows
             seconds=self.seconds,
-            gaps=_largest_by_cost(self.solver.costs, [c.gap for c in self.solver.proven()]),
+            gaps=_largest_by_cost(self.solver.task.grid, [c.gap for c in self.solver.proven()]),
             **dataclasses.asdict(self.times),
             **scores,
         )

@@ -151,8 +151,13 @@ def test_integers_and_more_labels_than_classes_are_no_values(tmp_path):
 def test_text_is_nothing_to_regress_on(tmp_path):
     X, codes = rows_of(2)
     store = append(tmp_path, [(X, y_of("text", codes))], make_options())
-    with pytest.raises(InputError, match="no values to regress on"):
-        train(store, TrainOptions(solver=12))
+    for by in (
+        lambda: train(store, TrainOptions(solver=12)),
+        lambda: train_grid(store, TrainOptions(solver=12, costs=(0.1, 1.0))),
+        lambda: cross_validate(store, TrainOptions(solver=12), costs=[1.0]),
+    ):
+        with pytest.raises(InputError, match="no values to regress on"):
+            by()
 
 
 @given(st.lists(st.integers(-(2**70), 2**70) | st.integers(OWN - 9, 2**53 + 9), max_size=30))

@@ -7,7 +7,7 @@ from training.small import split_text
 
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels import losses
-from blocklinear.objectives.feasible_sets import AllClasses, Separate
+from blocklinear.objectives.feasible_sets import inside
 from blocklinear.objectives.problems import label_order
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
@@ -145,15 +145,9 @@ def test_costs_that_overflow_are_refused(problem, solver, cost, weight):
         problem([1, -1], solver=solver, cost=cost, class_weights=((1.0, weight),))
 
 
-@pytest.mark.parametrize(("solver", "inside"), [(3, [0, 1, 0, 0]), (1, [0, 1, 1, 1])])
-def test_alpha_strictly_inside_their_bounds(problem, solver, inside):
+@pytest.mark.parametrize(("solver", "free"), [(3, [0, 1, 0, 0]), (1, [0, 1, 1, 1])])
+def test_alpha_strictly_inside_their_bounds(problem, solver, free):
     found = problem([7, 2], solver=solver, cost=2.0, class_weights=((7.0, 5.0), (2.0, 0.5)))
     alpha = np.array([[0.0], [0.5], [1.0], [10.0]])
     some = rows([2.0, 2.0, 2.0, 7.0])
-    assert Separate(found).inside(some, alpha).ravel().tolist() == list(map(bool, inside))
-
-
-def test_rows_of_one_problem_for_all_classes_may_move_where_any_alpha_is_not_0():
-    alpha = np.array([[0.0, 0.0, 0.0], [0.5, -0.5, 0.0], [0.0, 0.0, -1e-300]])
-    free = AllClasses.inside(SimpleNamespace(), None, alpha).any(axis=1)
-    assert free.tolist() == [False, True, True]
+    assert inside(found, some, alpha).ravel().tolist() == list(map(bool, free))

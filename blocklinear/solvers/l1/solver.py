@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.blocks.columns import count
-from blocklinear.objectives.feasible_sets import Separate
+from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
@@ -84,8 +84,8 @@ class L1Regularized(CertifiedPasses):
     def _rows(self, k: int) -> Rows:
         """Return what model k needs of all rows."""
         rows = rows_without_entries(self._labels, self._weights)
-        target, cost = self._task.of_model(k, rows)
-        return Rows(self._task.kind, target, cost, self._sizes, self._lengths)
+        target, cost = self.task.of_model(k, rows)
+        return Rows(self.task.kind, target, cost, self._sizes, self._lengths)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class L1Regularized(CertifiedPasses):
             "models": [model.state for model in self._models],
         }  # fmt: skip
         shares = self._shares([[k] for k in range(len(self._models))])
-        return self._task.facts | {"l1": own} | shares
+        return self.task.facts | {"l1": own} | shares
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ class L1Regularized(CertifiedPasses):
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
         return [
-            Start(Separate(self._task.some([k])), own.table, w.reshape(-1, 1))
+            Start(FeasibleSet(self.task.some([k])), own.table, w.reshape(-1, 1))
             for k, (own, w) in enumerate(zip(self._alpha, self._W, strict=True))
         ]
 
@@ -163,9 +163,9 @@ class L1Regularized(CertifiedPasses):
     def _add_rows(self, k: int, rows: RowView) -> None:
         """Add what rows contribute to what is known of model k."""
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
-        target, cost = _KNOWN if self._noted else self._task.of_model(k, rows)
+        target, cost = _KNOWN if self._noted else self.task.of_model(k, rows)
         kernels.evaluate_rows(
-            *rows.arrays, rows.positions, self._task.kind, target, cost, self.bias, *found
+            *rows.arrays, rows.positions, self.task.kind, target, cost, self.bias, *found
         )
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:
@@ -215,7 +215,7 @@ class L1Regularized(CertifiedPasses):
                 self._models[k].improve(self._rows(k), self._columns, there, cut_short)
 
         self._columns.threads = max(self._options.threads // max(len(features), 1), 1)
-        costs = self.costs or (0.0,)
+        costs = self.task.asked
         self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
 
     def _conclude(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.objectives.certificate import Certificate
-from blocklinear.objectives.feasible_sets import Separate
+from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
@@ -84,7 +84,7 @@ class Newton(CertifiedPasses):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         newton = [part.state for part in self._passes]
         shares = self._shares([of.tolist() for of in self._numbers])
-        return self._task.facts | {"newton": newton} | shares
+        return self.task.facts | {"newton": newton} | shares
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ class Newton(CertifiedPasses):
     @property
     def starts(self) -> list[Start]:
         """What a warm start is to fill."""
-        return [Start(Separate(part.task), part.alpha.table, part.V) for part in self._passes]
+        return [Start(FeasibleSet(part.task), part.alpha.table, part.V) for part in self._passes]
 
     def begin(self, goal: float, learns: bool = True) -> None:
         """Start a pass, for the models that are not solved."""
