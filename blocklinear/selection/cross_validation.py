@@ -159,22 +159,14 @@ def cross_validate(
 
     Parameters
     ----------
-    store : BlockStore or path
-    options : TrainOptions
-        For all models; `costs` replaces its `cost`.
-    n_folds : int
-        A row is in fold hash(seed, row number) mod n_folds.
-    assigned : int32[n_rows] or None
-        The fold of each row, from 0 to n_folds - 1, in the order of the input; instead of a hash.
-    weigh_scores : bool
-        Whether a row counts in the scores as often as its weight says, and not once.
-    precedence : sequence of float
-        The classes, in the order in which they are chosen where decision values are equal.
-    listener, halt : callable
-        As for `training.loop.train`.
-    by : callable or None
-        Trains models in place of `training.loop.optimise`. What it keeps in its folder meanwhile is
-        deleted.
+    options : TrainOptions    for all models; `costs` replaces its `cost`
+    n_folds : int             a row is in fold hash(seed, row number) mod n_folds, if none is
+                              `assigned`, int32[n_rows], in the order of the input
+    weigh_scores : bool       whether a row counts in the scores as often as its weight says
+    precedence : sequence of float      as for `Predictions`
+    listener, halt : callable           as for `training.loop.train`
+    by : callable or None     trains models in place of `training.loop.optimise`; what it keeps in
+                              its folder meanwhile is deleted
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     check_options(options, TrainOptions)
@@ -230,11 +222,7 @@ def cross_validate(
 
 
 def _check(
-    options: TrainOptions,
-    labels: tuple[float, ...],
-    metric: str | None,
-    n_folds: int,
-    stratify: bool,
+    options: TrainOptions, labels: Sequence[float], metric: str | None, n_folds: int, stratify: bool
 ) -> None:
     known = VALUE_METRICS if not labels else CLASS_METRICS
     if len(labels) > 2:
@@ -377,9 +365,8 @@ class _Validation:
 
     def run(self, costs: Sequence[float]) -> None:
         """Train the models of all folds and these costs, and score them."""
-        manifest = self.store.manifest
         options = self.options
-        models = make_models(manifest, options, costs, range(self.n_folds))
+        models = make_models(self.store.manifest, options, costs, range(self.n_folds))
         if options.method == "auto":
             if self._whole is not None:  # the choice loads a block, which no plan has room for
                 self._whole.empty()
@@ -391,9 +378,8 @@ class _Validation:
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]
         decisions = self._row_array("decisions", columns=len(costs))
         predictions = Predictions(
-            self.labels, len(costs), self.n_folds, self._folds, decisions, self.positive,
-            self.precedence,
-        )  # fmt: skip
+            self.labels, self.n_folds, self._folds, decisions, self.positive, self.precedence
+        )
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
         for part in self._split_to_fit(options, len(units)):
@@ -406,26 +392,19 @@ class _Validation:
                 gaps[place] = max(gaps[place], certificate.gap)
         weights = None if self._weights is None else self._weights.all
         for c, cost in enumerate(costs):
-            folds_scores = predictions.scores(c, self._row_labels.all, weights)
-            found = Scores(cost, folds_scores, float(gaps[c]))
-            self._scores.append(found)
+            folds = predictions.scores(c, self._row_labels.all, weights)
+            self._scores.append(Scores(cost, folds, float(gaps[c])))
             self._norms.append(norms[c * self.n_folds : (c + 1) * self.n_folds])
 
     def _train(
-        self,
-        options: TrainOptions,
-        models: Models,
-        units: Sequence[Unit],
-        predictions: Predictions,
+        self, options: TrainOptions, models: Models, units: Sequence[Unit], predictions: Predictions
     ) -> Outcome:
-        bias, seed = max(self.options.bias, 0.0), self.options.seed
-        manifest = self.store.manifest
+        bias, n_blocks = max(options.bias, 0.0), len(self.store.manifest.blocks)
 
         def conclude(loader: GroupLoader, outcome: Outcome) -> None:
-            order = block_groups(seed, outcome.outer + 1, len(manifest.blocks), loader.group)
-            predictions.collect(
-                loader.stream(order), units, outcome.weights, bias, self.options.threads
-            )
+            order = block_groups(options.seed, outcome.outer + 1, n_blocks, loader.group)
+            stream = loader.stream(order)
+            predictions.collect(stream, units, outcome.weights, bias, options.threads)
 
         if self.train_elsewhere is not None:
             return self._trained_elsewhere(options, models, conclude)
@@ -512,14 +491,9 @@ class _Validation:
             so = ": the smallest C is taken" if unknown == len(folds) else ""
             self.listener(Warned(f"{metric} is unknown in {where}{so}"))
         report = ValidationReport(
-            metric,
-            self._scores,
-            self.store.manifest.n_rows,
-            self.n_folds,
-            self._outer,
-            self.positive,
-            self.store.named if self.labels else {},
-        )
+            metric, self._scores, self.store.manifest.n_rows, self.n_folds, self._outer,
+            self.positive, self.store.named if self.labels else {},
+        )  # fmt: skip
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._numbers.all, kind="stable")
         labels = self._row_labels.all[order]

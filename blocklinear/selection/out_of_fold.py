@@ -195,25 +195,19 @@ class Predictions:
 
     Parameters
     ----------
-    labels : tuple of float
-        The classes; empty for regression.
-    n_costs, n_folds : int
-    folds : RowArray
-        The fold of each row.
-    decisions : RowArray
-        float64, a column for each C; written: the decision value of two classes or of regression,
-        else the number of the class.
-    positive : float or None
-        The class of two that f1 is that of.
-    precedence : sequence of float
-        The classes, in the order in which they are chosen where decision values are equal; empty is
-        that of LIBLINEAR: the order of `labels`, but of two classes the second comes first.
+    labels : tuple of float   the classes; empty for regression
+    folds : RowArray          the fold of each row
+    decisions : RowArray      float64, a column for each C; written: the decision value of two
+                              classes or of regression, else the number of the class
+    positive : float or None  the class of two that f1 is that of
+    precedence : sequence of float      the classes, in the order in which they are chosen where
+                              decision values are equal; empty is that of LIBLINEAR: the order of
+                              `labels`, but of two classes the second comes first
     """
 
     def __init__(
         self,
         labels: tuple[float, ...],
-        n_costs: int,
         n_folds: int,
         folds: RowArray,
         decisions: RowArray,
@@ -223,7 +217,7 @@ class Predictions:
         self._positive = positive
         order = precedence or (labels[::-1] if len(labels) == 2 else labels)
         self._precedence = np.array([labels.index(label) for label in order], np.int64)
-        self._labels, self._n_costs, self._n_folds = labels, n_costs, n_folds
+        self._labels, self._n_folds = labels, n_folds
         self._folds, self._decisions = folds, decisions
         self.columns = len(labels) if len(labels) > 2 else 1
 
@@ -235,23 +229,15 @@ class Predictions:
         bias: float,
         threads: int = 1,
     ) -> None:
-        """Pass over all groups once with the weights of some units.
+        """Pass over all groups once with the weights of some units, next to each other.
 
-        Parameters
-        ----------
-        stream : iterable of Loaded
-            Every block once.
-        units : sequence of Unit
-        weights : float64[n_features + 1, len(units) * columns]
-        bias : float
-            Value of the bias feature, 0 for none.
-        threads : int
+        The stream has every block once; the bias feature has the value `bias`, 0 for none.
         """
         step = max(1, _VALUES_AT_A_TIME // (threads * weights.shape[1]))
         with ThreadPoolExecutor(threads, "decide") as pool:
             for loaded in stream:
                 group = loaded.group
-                lines = self._decisions.read(group.blocks).reshape(-1, self._n_costs)
+                lines = self._decisions.read(group.blocks).reshape(group.n_rows, -1)
                 fold = self._folds.read(group.blocks)
                 parts = [slice(start, start + step) for start in range(0, group.n_rows, step)]
                 jobs = [
@@ -298,7 +284,7 @@ class Predictions:
         return np.asarray(classes[found.astype(np.int64)], np.float64)
 
     def _decisions_of(self, cost: int) -> Floats:
-        decisions: Floats = self._decisions.all.reshape(-1, self._n_costs)[:, cost]
+        decisions: Floats = self._decisions.table[:, cost]
         return decisions
 
     def scores(

@@ -122,13 +122,7 @@ class WorkingSet:
 
     @property
     def state(self) -> list[list[int]]:
-        """The words of each region, those in use, and those wanted, as JSON.
-
-        Raises
-        ------
-        ValueError
-            On setting it, if these are not as many regions, or they do not fit.
-        """
+        """The words of each region, those in use, and those wanted, as JSON."""
         found = np.transpose([np.diff(self._bounds), self._used, self._wanted])
         return [list(map(int, of)) for of in found]
 
@@ -228,12 +222,8 @@ class WorkingSet:
     ) -> NDArray[np.int64]:
         """Return the rows that have their turn in a part of a pass, as `rows` takes them.
 
-        Over all parts, from 0 to 1, each row has it once, whatever other rows come and go.
-
-        Parameters
-        ----------
-        key : uint64[n_words]     of the pass
-        ranges : uint16[n_rows]   of all rows of the store; those that have 0 are left out
+        Over all parts, from 0 to 1, each row has it once, whatever other rows come and go: that
+        follows from the key of the pass. Of `ranges`, of all rows, those that have 0 are left out.
         """
         places = np.empty(len(self), np.int64)
         n = packed_rows.rows_in_part(
@@ -407,9 +397,7 @@ class Sample:
     def strata(self, working_set: WorkingSet, ranges: NDArray[np.uint16], n: int) -> list[Stratum]:
         """Return rows that are in the working set, and rows that are not, of n in all.
 
-        Parameters
-        ----------
-        ranges : uint16[n_rows]   of all rows, 0 for those that are not in the working set
+        `ranges`, of all rows, have 0 for those that are not.
         """
         if self._all is not None:
             return [one_in_few(self._all)]

@@ -189,11 +189,7 @@ class ColumnCache:
     def gram(self, chosen: Integers, state: Floats, known: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik of chosen columns, float64[m, m], computed in threads.
 
-        Parameters
-        ----------
-        chosen : int64[m]
-        state : float64[n_rows, 2]
-        known : float64[k, k]     those of the first ones, k <= m
+        Those of the first ones are `known`, float64[k, k].
         """
         out, first = np.empty((len(chosen), len(chosen))), len(known)
         out[:first, :first] = known
@@ -221,11 +217,7 @@ class ColumnCache:
 
         If memory has no room next to the columns there, all are collected anew, as a pass over rows
         follows anyway. If it has none for those in use, a file is begun; none is dropped from it.
-
-        Parameters
-        ----------
-        features, used : int64[]        each once, in any order where there is room for all; and
-                              those that are in use
+        Features are listed once each, in any order where there is room for all.
         """
         if self._room(used).sum() > self.capacity:
             self.use_file()
@@ -281,10 +273,7 @@ class ColumnCache:
     def finish(self) -> None:
         """Take note that all rows were there: nothing waits then.
 
-        Raises
-        ------
-        InputError
-            If a value is too large for single precision.
+        InputError is raised if a value is too large for single precision.
         """
         first, slot = int(self.starts[self._first]) - self._base, int(self.slots[-1])
         if slot >= self._first:

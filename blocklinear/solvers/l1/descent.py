@@ -291,12 +291,7 @@ class Descent:
         With a ridge that is the primal's own. Cycles end once the gap of these features is what is
         asked for; or once the gap of the point before it is scaled, which cycles raise as they
         lower what scaling costs, is more than that; or once they have processed half as many
-        entries as all steps. Nothing can follow but to take over the weights.
-
-        Parameters
-        ----------
-        most : int
-            Entries that all steps of the run have processed.
+        entries as all steps of the run, `most`. Nothing can follow but to take over the weights.
         """
         rows, best, enough = self._rows, self.step, self._goal * self.value
         if self._ridge.any():

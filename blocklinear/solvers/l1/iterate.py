@@ -133,10 +133,7 @@ class L1Iterate(Iterate):
 
         They come in the order of their violations, a free bias first, without which all others
         wait; then so many more, with the largest pulls, that there are twice as many as are in use.
-
-        Parameters
-        ----------
-        counts : int32[n_features + 1]      entries of each
+        `counts` has the entries of each.
         """
         found = self.needed(counts)
         wrong = self._wrong(found)
@@ -161,12 +158,7 @@ class L1Iterate(Iterate):
         """Take Newton steps on features whose columns are in memory, and pull alpha after them.
 
         Alpha are pulled where no feature that violated optimality is without its column.
-
-        Parameters
-        ----------
-        features : int64[m]
-        cut_short : callable
-            Asked between parts of passes over the columns.
+        `cut_short` is asked between parts of passes over the columns.
         """
         descent = Descent(
             rows, columns, features, self.w, self.decision, self._penalty, self._goal,

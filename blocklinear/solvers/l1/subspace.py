@@ -18,13 +18,7 @@ _PARALLEL = 1e-12  # what is left of the product of two squared lengths
 
 
 class Subspace:
-    """The plane of the last two changes of a step, which begins with 0.
-
-    Parameters
-    ----------
-    n_rows : int
-    penalty, ridge : float64[m]         p_j and r_j
-    """
+    """The plane of the last two changes of a step, which begins with 0; of p_j and r_j."""
 
     def __init__(self, n_rows: int, penalty: Floats, ridge: Floats) -> None:
         self._penalty, self._ridge = penalty, ridge
@@ -35,10 +29,7 @@ class Subspace:
     def go_on(self, w: Floats, d: Floats, v: Floats, state: Floats) -> float:
         """Move the step on; return by how much the model falls.
 
-        Parameters
-        ----------
-        w, d, v : float64[m]      as for `kernels.descend`; `d` is updated
-        state : float64[n_rows, 2]          updated
+        Arrays are as for `kernels.descend`; `d` and `state` are updated.
         """
         at, change, before, ridge = w + d, d - self._last, self._before, self._ridge
         to_c, to_b, cc, cb, bb = kernels.products_along(state, self._path)
@@ -70,10 +61,6 @@ def least_along(
 
     It is slope t + 1/2 curvature t**2 + sum_j p_j |at_j + t along_j|; where a weight comes to 0,
     its slope rises.
-
-    Parameters
-    ----------
-    penalty, at, along : float64[m]
     """
     signed = np.where(at == 0.0, np.abs(along), np.sign(at) * along)
     first = slope + float(dot(penalty, signed))

@@ -21,19 +21,11 @@ _NONE = np.zeros((0, 0))
 
 
 class NewtonPass:
-    """Models that share each pass over rows, a column for each.
-
-    Parameters
-    ----------
-    n : int
-        Weights of a model, that of the bias feature included.
-    alpha : RowArray
-        float64, a column for each model.
-    enough_products : float
-        As for `NewtonIterate`.
+    """Models that share each pass over rows, a column for each; of `n` weights, with the bias's.
 
     Attributes
     ----------
+    alpha : RowArray          float64, a column for each model
     center : RowArray or None what alpha may move from, see `kernels.primal`; None if the loss is
                               smooth
     models : list of NewtonIterate

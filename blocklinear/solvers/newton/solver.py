@@ -32,16 +32,10 @@ Floats = NDArray[np.float64]
 
 
 class Newton(CertifiedPasses):
-    """Newton's method for a task.
+    """Newton's method for a task; `alphas` are of the models of each pass.
 
-    Parameters
-    ----------
-    alphas : sequence of RowArray
-        Of the models of each pass.
-    enough_products : float
-        As for `NewtonIterate`.
-    before : Solver or None
-        What led here; its scratch files are deleted with these.
+    `enough_products` is as for `NewtonIterate`. If another solver was `before`, its scratch files
+    are deleted with these.
     """
 
     def __init__(
@@ -65,13 +59,9 @@ class Newton(CertifiedPasses):
         self.starts_from_w = task.solver.smooth  # else from alpha, which do not follow from w
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
-        """Begin where another solver stands, but work no more on the models that are proven.
+        """Begin where another solver stands, float64[n_features + 1, M].
 
-        Parameters
-        ----------
-        weights : float64[n_features + 1, M]
-        proven : sequence of Certificate or None
-            Of each model, what it was dropped with; None where it goes on.
+        Work no more on the models that are proven; None stands for those that go on.
         """
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.start_from(weights[:, numbers])
