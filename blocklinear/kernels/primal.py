@@ -43,28 +43,22 @@ def _add_products(indices, values, start, stop, bias, h, hessian):
 
 
 @inline
-def _add_value(kind, epsilon, t, C, b, f, a, center, width, values):
-    """Add what a row contributes to `values`, and what that loses."""
-    moved = 0.5 * (a - center) * (a - center) / C * width if a != center else 0.0
-    own = losses.dual_term(kind, epsilon, t, C, a) - losses.sign_of(kind, t) * a * f - moved
-    add_exactly(own, values, VALUE)
-    values[MOVED] += moved
-    values[COSTS] += C
-    values[TARGETS] += C * abs(t - b if kind == losses.L1_SVR else t)
-
-
-@inline
 def _evaluate(
     kind, epsilon, t, C, b, f, gamma, size, norm, center, width, sums, reach, values
 ):  # fmt: skip
-    """Add what a row contributes to the certificate of its alpha_i; return that."""
+    """Add what a row contributes to the certificate of its alpha_i, and `values`; return that."""
+    s = losses.sign_of(kind, t)
     if kind in (losses.HINGE, losses.L1_SVR):
         a = losses.feasible(kind, C, losses.proximal_alpha(kind, epsilon, t, C, f, center, width))
-        _add_value(kind, epsilon, t, C, b, f, a, losses.feasible(kind, C, center), width, values)
+        apart = a - losses.feasible(kind, C, center)
+        moved = 0.5 * apart * apart / C * width if apart != 0.0 else 0.0
+        add_exactly(losses.dual_term(kind, epsilon, t, C, a) - s * a * f - moved, values, VALUE)
+        values[MOVED] += moved
+        values[COSTS] += C
+        values[TARGETS] += C * abs(t - b if kind == losses.L1_SVR else t)
     else:
         a = losses.feasible(kind, C, losses.primal_alpha(kind, epsilon, t, C, f))
     losses.add_candidate(kind, epsilon, t, C, f, a, gamma * size * norm, sums)
-    s = losses.sign_of(kind, t)
     if a != 0.0:
         reach[losses.REACH] += abs(a) * size
         reach[losses.N_REACH] += 1.0

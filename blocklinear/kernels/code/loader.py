@@ -52,14 +52,9 @@ def load(function, code, wrapper, environment):
     ctypes.c_void_p.from_address(place).value = id(empty)
     method = _Method(function.__name__.encode(), address, _WITH_KEYWORDS, None)
     _kept_alive.extend((empty, method))
-    return _new_function()(ctypes.byref(method), None, None)
-
-
-@functools.cache
-def _new_function():
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] + [ctypes.py_object] * 2
-    return new
+    return new(ctypes.byref(method), None, None)
 
 
 @functools.cache
