@@ -149,9 +149,12 @@ def shown(text: str) -> str:
 
 
 def quoted(raw: bytes | str, limit: int = 40) -> str:
-    """Return `raw` for a message: in ASCII, escaped, quoted, truncated to `limit` characters."""
+    """Return `raw` for a message: in ASCII, escaped, quoted, truncated to `limit` characters.
+
+    Bytes are escaped byte by byte, as messages name them, and text character by character.
+    """
     start = raw[: limit + 1]  # each byte or character makes one or more
-    text = start if isinstance(start, str) else start.decode("utf-8", "surrogateescape")
+    text = start if isinstance(start, str) else start.decode("latin-1")
     pieces = [c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text]
     if sum(map(len, pieces)) <= limit:
         return f"'{''.join(pieces)}'"

@@ -14,7 +14,8 @@ TAMED = "a\\x1b[2J\\nblocklinear: all is well\\u202e\\x7f.svm"
     [
         (b"abc", "'abc'"),
         (b"caf\xe9", "'caf\\xe9'"),
-        ("café".encode(), "'caf\\xe9'"),
+        ("café".encode(), "'caf\\xc3\\xa9'"),
+        ("café", "'caf\\xe9'"),
         ("\u0663", "'\\u0663'"),
         (b"back\\slash", "'back\\\\slash'"),
         (b"a" * 40, f"'{'a' * 40}'"),
