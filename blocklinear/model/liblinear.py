@@ -22,10 +22,9 @@ from blocklinear.numerals import counted, format_number
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
 _NUMBERS_PER_WRITE = 1 << 16
 _READ_BYTES = 1 << 22
-NORMALIZED_ROWS = (
+_NORMALIZED_ROWS = (
     "LIBLINEAR's format cannot record that rows are normalised: normalise those you predict"
 )
-"""A warning where such a model is written."""
 LARGE = 1 << 19
 """From so many numbers on compiled code writes them; loading that code takes time, too."""
 _MAX_TOKEN_BYTES = 400  # a %.17g has 24; some programs write more digits
@@ -91,12 +90,23 @@ def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) 
         )
 
 
-def said_of_labels(classes: Classes) -> str:
-    """Return which numbers stand for labels, which LIBLINEAR's format cannot keep."""
-    known = list(classes.items())[:20]
-    listed = ", ".join(f"{format_number(code)} is {shown(code, classes)}" for code, _ in known)
-    more = f" and {len(classes) - 20} more" if len(classes) > 20 else ""
-    return f"LIBLINEAR's format keeps labels as numbers: {listed}{more}"
+def not_kept(normalize: str, classes: Classes) -> list[str]:
+    """Return warnings of what LIBLINEAR's format cannot keep of a model, though it has weights.
+
+    Parameters
+    ----------
+    normalize : {"none", "l2"}
+        How rows are transformed before the weights are applied.
+    classes : mapping
+        Labels as given, by their numbers; empty if they are numbers.
+    """
+    warnings = [] if normalize == "none" else [_NORMALIZED_ROWS]
+    if classes:
+        known = list(classes)[:20]
+        listed = ", ".join(f"{format_number(code)} is {shown(code, classes)}" for code in known)
+        more = f" and {len(classes) - 20} more" if len(classes) > 20 else ""
+        warnings.append(f"LIBLINEAR's format keeps labels as numbers: {listed}{more}")
+    return warnings
 
 
 def write(model: ModelParameters, stream: IO[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -12,10 +13,10 @@ import numpy.typing as npt
 
 from blocklinear.arguments import check_count, check_sparse, described
 from blocklinear.classes import as_given, given_labels
-from blocklinear.errors import DamagedError, InputError, UsageError
+from blocklinear.errors import BlocklinearWarning, DamagedError, InputError, UsageError
 from blocklinear.markup import facts_html
 from blocklinear.memory import exact_size
-from blocklinear.model import exports
+from blocklinear.model import exports, liblinear
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
 from blocklinear.model.top_weights import largest
@@ -468,7 +469,9 @@ class LinearModel(ModelParameters):
             Nothing, an empty file or another model may be there. A stream, as the str ``-`` for
             standard output, a pipe or a device, is written to as it is.
         format : {"native", "liblinear"}
-            `liblinear` is the text that LIBLINEAR's own programs read; it keeps no metadata.
+            `liblinear` is the text that LIBLINEAR's own programs read. It keeps no metadata, and
+            neither that rows are normalised nor labels that are no numbers, of which a
+            `BlocklinearWarning` warns.
 
         Raises
         ------
@@ -479,6 +482,9 @@ class LinearModel(ModelParameters):
             If writing fails.
         """
         write_model(self, Output.of(path), format)
+        if format == "liblinear":
+            for message in liblinear.not_kept(self.normalize, self.classes):
+                warnings.warn(message, BlocklinearWarning, stacklevel=2)
 
     def to_sklearn(self) -> Any:
         """Return an estimator of scikit-learn with these weights (extra ``sklearn``).

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from blocklinear.model.liblinear import NORMALIZED_ROWS
+from blocklinear.model.liblinear import not_kept
 from blocklinear.model.linear import LinearModel
 
 from .conftest import ROWS
@@ -112,7 +112,7 @@ def test_what_liblinear_cannot_tell_is_refused_before_training(
 
 
 def test_liblinear_does_not_normalize(cli, rows, tmp_path):
-    warning = f"warning: {NORMALIZED_ROWS}\n"
+    warning = f"warning: {not_kept('l2', {})[0]}\n"
     assert "cannot record that rows are normalised" in warning
     cli("split", rows, tmp_path / "s", "-q", "--normalize", "l2")
     done = cli("train", tmp_path / "s", tmp_path / "m", "-q", "--format", "liblinear")

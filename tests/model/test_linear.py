@@ -1,6 +1,7 @@
 import os
 import stat
 import sys
+import warnings
 from operator import attrgetter
 
 import numpy as np
@@ -9,7 +10,13 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csc_array, csr_array, csr_matrix
 
-from blocklinear.errors import DamagedError, InputError, StorageError, UsageError
+from blocklinear.errors import (
+    BlocklinearWarning,
+    DamagedError,
+    InputError,
+    StorageError,
+    UsageError,
+)
 from blocklinear.model.files import recognise
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.parameters import SOLVERS, expected_columns
@@ -196,6 +203,19 @@ def test_save_replaces_models_and_empty_files_and_nothing_else(make_model, tmp_p
     model.save("/dev/null", format=format)
     assert stat.S_ISCHR(os.lstat("/dev/null").st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "word"),
+    [({"metadata": {"normalize": "l2"}}, "normalised"), ({"classes": {1.0: "spam"}}, "spam")],
+)
+def test_save_warns_of_what_liblinear_cannot_keep(make_model, tmp_path, lost, word):
+    model = make_model(**lost)
+    with pytest.warns(BlocklinearWarning, match=word) as caught:
+        model.save(tmp_path / "m", format="liblinear")
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings(action="error"):
+        model.save(tmp_path / "m")
 
 
 def test_save_in_an_unknown_format(make_model, tmp_path):

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         If anything goes wrong; OUT is as it was then.
     """
     from blocklinear.model import liblinear  # late: --help stays fast
-    from blocklinear.model.files import check_replaceable
+    from blocklinear.model.files import check_replaceable, write_model
     from blocklinear.model.linear import LinearModel
     from blocklinear.outputs import Output
 
@@ -70,11 +70,10 @@ def run(args: argparse.Namespace) -> int:
     model = LinearModel.load(args.model)
     compiles = args.to == "liblinear" and liblinear.is_large(model)
     with compiling() if compiles else contextlib.nullcontext():
-        model.save(output, format=args.to)
-    if args.to == "liblinear" and model.normalize != "none":
-        print(f"warning: {liblinear.NORMALIZED_ROWS}", file=sys.stderr)
-    if args.to == "liblinear" and model.classes:
-        print(f"warning: {liblinear.said_of_labels(model.classes)}", file=sys.stderr)
+        write_model(model, output, args.to)
+    if args.to == "liblinear":
+        for message in liblinear.not_kept(model.normalize, model.classes):
+            print(f"warning: {message}", file=sys.stderr)
     return 0
 
 

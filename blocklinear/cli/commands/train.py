@@ -263,15 +263,13 @@ def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None
 def _check_liblinear(store: "BlockStore", solver: int, listener: "Listener") -> None:
     """Refuse, before training, what LIBLINEAR's format cannot express."""
     from blocklinear.events import Warned
-    from blocklinear.model.liblinear import NORMALIZED_ROWS, check_expressible, said_of_labels
+    from blocklinear.model.liblinear import check_expressible, not_kept
 
     manifest = store.manifest
     labels = manifest.labels or () if solver < 11 else ()  # of other models they are no classes
     check_expressible(labels, manifest.index_base, manifest.hash_bits)
-    if manifest.classes:
-        listener(Warned(said_of_labels(manifest.given)))
-    if manifest.normalize != "none":
-        listener(Warned(NORMALIZED_ROWS))
+    for message in not_kept(manifest.normalize, manifest.given):
+        listener(Warned(message))
 
 
 def _check_held_out(args: argparse.Namespace, of_tables: bool | None) -> None:
@@ -288,6 +286,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.cli.outputs import Outputs
     from blocklinear.errors import StoppedError, UsageError
+    from blocklinear.model.files import write_model
     from blocklinear.options import TextOptions, TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training.loop import train_models
@@ -379,7 +378,7 @@ def run(args: argparse.Namespace) -> int:
             if args.best_on:
                 models = [best_on(args.best_on, models, text, outputs.results)]
             for model, place in zip(models, places, strict=True):
-                model.save(place, format=args.format)
+                write_model(model, place, args.format)
             kept.extend(models)
 
         with Stopper(until_asked=by is None) as stopper:
