@@ -333,10 +333,9 @@ def _no_answer(error: BaseException) -> ClusterError:
     return ClusterError(f"the scheduler does not answer: {error}", "start it again")
 
 
-def _limit_by_dask() -> int:
-    from distributed import get_worker
-
-    return int(get_worker().memory_manager.memory_limit or 0)
+def _limit_by_dask(dask_worker: Any) -> int:
+    """Return the limit of the worker that `Client.run` gives by this name, 0 for none."""
+    return int(dask_worker.memory_manager.memory_limit or 0)
 
 
 def _host(address: str) -> str:
