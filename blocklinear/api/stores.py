@@ -45,7 +45,8 @@ def split(
     client : distributed.Client or None
         Of a Dask cluster whose workers are to split; they reach the inputs and the folder of the
         store by the same paths. The store is the one that this machine would make with the same
-        memory, which is that of each worker then: by default half of what the least of them has.
+        memory, which is that of each worker then: what `options` have, or without any half of what
+        the least of them has.
     verbose : bool
         Show a progress bar.
     **settings
@@ -86,6 +87,7 @@ def split(
         from blocklinear.cluster import connect  # late: Dask belongs to an extra
         from blocklinear.cluster import split as on_cluster
 
+        connect.check_client(client)
         if options is None and not {"memory", "memory_bytes"} & settings.keys():
             settings["memory_bytes"] = connect.budget_of_worker(client)
     chosen = options_of(SplitOptions, options, settings, "split")

@@ -94,7 +94,8 @@ def train(
         process ends there, `resume` comes to the same model.
     client : distributed.Client or None
         Of a Dask cluster whose workers are to train; they reach the folder of the store by the same
-        path. Memory is that of each worker then: by default half of what the least of them has.
+        path. Memory is that of each worker then: what `options` have, or without any half of what
+        the least of them has.
     parts : int or None
         Parts that a cluster works on side by side; None is one for each worker, but at most half as
         many as there are blocks. The model depends on their number, not on that of the workers.

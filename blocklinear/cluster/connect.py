@@ -14,7 +14,8 @@ from concurrent.futures import CancelledError
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
-from blocklinear.errors import ClusterError, UsageError
+from blocklinear.arguments import described
+from blocklinear.errors import ClusterError, UsageError, WrongTypeError
 from blocklinear.memory import default_budget
 from blocklinear.numerals import counted
 
@@ -302,6 +303,20 @@ def check_versions(client: Any) -> None:
                 f"worker {address} has {has}, and this process {name} {own}",
                 "install the same versions of blocklinear, numba and numpy everywhere",
             )
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is no client, as the address of a scheduler.
+
+    Raises
+    ------
+    WrongTypeError
+    """
+    if not hasattr(client, "scheduler_info"):
+        raise WrongTypeError(
+            f"client is {described(client)}, but must be a distributed.Client",
+            'give distributed.Client("tcp://HOST:PORT")',
+        )
 
 
 def budget_of_worker(client: Any) -> int:

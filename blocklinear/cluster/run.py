@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from blocklinear.arguments import check_count
 from blocklinear.cluster import worker
-from blocklinear.cluster.connect import DASK_BYTES, budget_of_worker
+from blocklinear.cluster.connect import DASK_BYTES, budget_of_worker, check_client
 from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
-from blocklinear.errors import MemoryBudgetError, UsageError
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import Listener, OuterIteration, Warned
 from blocklinear.memory import enough, format_size
 from blocklinear.numerals import counted
@@ -110,9 +111,8 @@ class Cluster:
     """
 
     def __init__(self, client: Any, parts: int | None = None) -> None:
-        if parts is not None and parts < 1:
-            raise UsageError(f"parts is {parts}, but must be at least 1")
-        self._client, self._parts = client, parts
+        check_client(client)
+        self._client, self._parts = client, None if parts is None else check_count("parts", parts)
 
     def budget(self) -> int:
         """Return the memory that a worker may take where nothing else is said, in bytes."""

@@ -1,6 +1,21 @@
 """What is asked of the workers of a cluster before any work."""
 
+import pytest
+
+import blocklinear
 from blocklinear.cluster.connect import budget_of_worker
+from blocklinear.errors import UsageError, WrongTypeError
+
+
+def test_arguments_that_are_no_client_or_no_number_of_parts(tmp_path, two):
+    address = "tcp://scheduler:8786"
+    with pytest.raises(WrongTypeError, match="client is str"):
+        blocklinear.train(tmp_path / "s", client=address)
+    with pytest.raises(WrongTypeError, match="client is str"):
+        blocklinear.split(tmp_path / "rows.svm", tmp_path / "s", client=address)
+    for parts in (0, 1.5, "2"):
+        with pytest.raises(UsageError, match=r"parts is .* at least 1"):
+            blocklinear.train(tmp_path / "s", client=two, parts=parts)
 
 
 def test_the_budget_of_a_worker_is_half_of_what_dask_keeps_it_to(cluster, monkeypatch):
