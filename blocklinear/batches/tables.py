@@ -418,16 +418,19 @@ def _of_arrow(X: Any) -> Table:
         import pyarrow as pa
     except ImportError as error:
         raise InputError(f"{kind}: reading it takes pyarrow", "pip install pyarrow") from error
-    if isinstance(X, pa.Table):
-        table = X
-    elif hasattr(X, "__arrow_c_stream__"):
-        table = pa.table(X)
-    elif hasattr(X, "__arrow_c_array__"):
-        table = pa.Table.from_batches([pa.record_batch(X)])
-    else:
-        from pyarrow.interchange import from_dataframe
+    try:
+        if isinstance(X, pa.Table):
+            table = X
+        elif hasattr(X, "__arrow_c_stream__"):
+            table = pa.table(X)
+        elif hasattr(X, "__arrow_c_array__"):
+            table = pa.Table.from_batches([pa.record_batch(X)])
+        else:
+            from pyarrow.interchange import from_dataframe
 
-        table = from_dataframe(X)
+            table = from_dataframe(X)
+    except pa.ArrowInvalid as error:  # as of a column alone
+        raise InputError(f"{kind}: {error}", "give a data frame, or rows and features") from error
     is_number, columns = pa.types, []
     for name, column in zip(table.column_names, table.columns, strict=True):
         t = column.type

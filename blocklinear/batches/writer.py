@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-from blocklinear.arguments import batches_of
+from blocklinear.arguments import batches_of, check_options
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
 from blocklinear.classes import Classes, named_labels
@@ -66,6 +66,8 @@ class StoreWriter:
 
     Raises
     ------
+    WrongTypeError
+        If `options` are others.
     MismatchError
         If `path` exists and `options.force` is not set, or it is something else than a store.
     BusyError
@@ -85,7 +87,9 @@ class StoreWriter:
         options: SplitOptions | None = None,
         listener: Listener = ignore,
     ) -> None:
-        self._begin(_NewStore(path, _of_batches(options or SplitOptions()), listener), listener)
+        options = SplitOptions() if options is None else options
+        check_options(options, SplitOptions)
+        self._begin(_NewStore(path, _of_batches(options), listener), listener)
 
     @classmethod
     def add_to(
@@ -109,6 +113,8 @@ class StoreWriter:
 
         Raises
         ------
+        WrongTypeError
+            If `options` are others.
         MismatchError
             If the options are not those of the store.
         UsageError
@@ -118,8 +124,10 @@ class StoreWriter:
         DamagedError
             If it is no store, or is damaged.
         """
+        options = AddOptions() if options is None else options
+        check_options(options, AddOptions)
         writer = cls.__new__(cls)
-        writer._begin(_OldStore(store, options or AddOptions(), listener), listener)
+        writer._begin(_OldStore(store, options, listener), listener)
         return writer
 
     def _begin(self, place: "_Place", listener: Listener) -> None:

@@ -8,7 +8,7 @@ from scipy.sparse import coo_array, csr_array, csr_matrix
 
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError, MemoryBudgetError, UsageError, WrongTypeError
-from blocklinear.options import SplitOptions
+from blocklinear.options import AddOptions, SplitOptions
 
 from .rows import append, make_options
 
@@ -119,7 +119,17 @@ BAD_X = [
     (pa.table({"a": pa.array([1, 2, 3, 2**53 + 1])}), "row 3, column 'a': 9007199254740993 is"),
     (pa.table({"d": [datetime.date(2026, 1, 1)] * 4}), "column 'd' is of type date32"),
     (pa.table({"d": pa.array(["a"]).dictionary_encode()}), "column 'd' is of type dictionary"),
+    (pd.Series([1.0] * 4), "pandas.Series: .*non-struct.*\n.*give a data frame"),
+    (pl.Series([1.0] * 4), "polars.Series: .*non-struct.*\n.*give a data frame"),
+    (pa.array([1.0] * 4), "pyarrow.DoubleArray: .*non-struct.*\n.*give a data frame"),
 ]  # fmt: skip
+
+
+def test_options_of_another_function_are_refused(tmp_path):
+    with pytest.raises(WrongTypeError, match="AddOptions, but must be SplitOptions"):
+        StoreWriter(tmp_path / "s", AddOptions())
+    with pytest.raises(WrongTypeError, match="SplitOptions, but must be AddOptions"):
+        StoreWriter.add_to(tmp_path / "s", SplitOptions())
 
 
 @pytest.mark.parametrize(("X", "message"), BAD_X, ids=range(len(BAD_X)))
