@@ -136,7 +136,7 @@ def predict(
     >>> blocklinear.predict([[0.7] * 13], model, probability=True).shape
     (1, 2)
     """
-    found = model if isinstance(model, LinearModel) else _loaded(model)
+    found = model_of(model)
     if not _is_text(rows):
         if output is not None or options is not None or settings or strict or report:
             raise UsageError(
@@ -221,7 +221,7 @@ def evaluate(
     F1 = ... (positive class 1)
     Area under the ROC curve = ... (positive 1)
     """
-    found = model if isinstance(model, LinearModel) else _loaded(model)
+    found = model_of(model)
     if not _is_text(rows):
         if y is None or options is not None or settings:
             raise UsageError(
@@ -239,7 +239,16 @@ def evaluate(
         )
 
 
-def _loaded(model: object) -> LinearModel:
+def model_of(model: object) -> LinearModel:
+    """Return `model`, or load the one at that path.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is neither.
+    """
+    if isinstance(model, LinearModel):
+        return model
     if not isinstance(model, str | os.PathLike):
         raise WrongTypeError(
             f"model is {described(model)}, but must be a LinearModel or the path of one",

@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from blocklinear.api.prediction import evaluate
-from blocklinear.arguments import Path
-from blocklinear.errors import UsageError
+from blocklinear.api.prediction import evaluate, model_of
+from blocklinear.arguments import Path, described
+from blocklinear.errors import UsageError, WrongTypeError
 from blocklinear.events import Listener
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
@@ -46,6 +46,8 @@ def write_report(
 
     Raises
     ------
+    WrongTypeError
+        If an argument is of the wrong type.
     UsageError
         If there is neither a run nor a model, or `test` is given without a model.
     InputError
@@ -59,10 +61,15 @@ def write_report(
     >>> model = blocklinear.train(store, C=0.5)
     >>> blocklinear.write_report("report.html", model=model, test="more.svm")
     """
-    found = LinearModel.load(model) if isinstance(model, str | os.PathLike) else model
+    found = None if model is None else model_of(model)
     if run is None and found is not None:
         run = found.history
     history: RunRecords | None = read_events(run) if isinstance(run, str | os.PathLike) else run
+    if not isinstance(history, RunRecords | None):
+        raise WrongTypeError(
+            f"run is {described(history)}, but must be a RunHistory or the path of a log",
+            "give what read_log returns, or the file of train --log",
+        )
     evaluation, place = test if isinstance(test, Evaluation) else None, ""
     if test is not None and evaluation is None:
         if found is None:

@@ -8,7 +8,7 @@ import pytest
 from report.pages import Page
 
 import blocklinear
-from blocklinear.errors import StorageError, UsageError
+from blocklinear.errors import StorageError, UsageError, WrongTypeError
 from blocklinear.report.runlog import RunLog
 
 if importlib.util.find_spec("matplotlib") is None:
@@ -134,9 +134,13 @@ def test_a_report_of_a_model_that_was_trained_here(model, rows, tmp_path):
     assert [row[2] for row in rows_of_page] == [f"{event['primal']:.9g}" for event in events]
 
 
-def test_a_report_needs_a_subject(tmp_path, rows):
+def test_a_report_needs_a_subject(tmp_path, model, rows):
     with pytest.raises(UsageError, match="nothing to report on"):
         blocklinear.write_report(tmp_path / "r.html")
+    with pytest.raises(WrongTypeError, match="run is LinearModel, but must be a RunHistory"):
+        blocklinear.write_report(tmp_path / "r.html", run=model)
+    with pytest.raises(WrongTypeError, match="model is RunHistory, but must be a LinearModel"):
+        blocklinear.write_report(tmp_path / "r.html", model=model.history)
     with pytest.raises(UsageError, match="give the model"):
         blocklinear.write_report(tmp_path / "r.html", run=blocklinear.RunHistory("x"), test=rows)
     assert not (tmp_path / "r.html").exists()
