@@ -1,6 +1,9 @@
 """Models of tables are compared with tables, and their weights have names of columns."""
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +12,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from report.pages import Page  # noqa: E402
 
 from blocklinear.cli.main import main  # noqa: E402
-from blocklinear.errors import InputError, MismatchError  # noqa: E402
+from blocklinear.errors import InputError, MemoryBudgetError, MismatchError  # noqa: E402
 from blocklinear.model.linear import LinearModel  # noqa: E402
 from blocklinear.options import TrainOptions  # noqa: E402
 from blocklinear.report.page import Subject, page_of  # noqa: E402
@@ -36,6 +39,17 @@ def test_scores_are_those_of_predict(model, tmp_path):
     assert 0.5 < found.roc()[0].area < 1.0
     predictions = pq.read_table(tmp_path / "out.parquet")["prediction"].to_pylist()
     assert found.matrix()[0].sum(axis=0).tolist() == [predictions.count(0), predictions.count(1)]
+
+
+def test_the_budget_that_the_guide_names_is_the_least(tmp_path):
+    guide = (Path(__file__).parents[2] / "docs/how-to/tables.md").read_text()
+    least = int(re.search(r"takes `--memory (\d+)M` or more", guide)[1]) << 20
+    test = write(make_table(seed=3), tmp_path / "test.parquet")
+    store = make_store(tmp_path, make_table())
+    how = TrainOptions(evaluate=str(test), threads=2, memory_bytes=least)
+    train(store, how)
+    with pytest.raises(MemoryBudgetError, match="next to training"):
+        train(store, replace(how, memory_bytes=least - (1 << 20)))
 
 
 def test_what_cannot_be_compared(model, tmp_path):
