@@ -442,6 +442,8 @@ class Manifest:
     def place_of(self, row: int, batch: str) -> str:
         """Return how to find a row in the text: source and line, or row if lines were left out.
 
+        Rows from Python, which have no lines, are counted from 0, as where one is refused.
+
         Where batches were forgotten, or others came between those that were made one, rows are no
         longer known by their place in a source.
         """
@@ -452,6 +454,8 @@ class Manifest:
             return f"batch {batch}"
         for source in sources:
             if row < source["rows"]:
+                if not (source["lines"] or self.of_tables):
+                    return f"row {row}, counted from 0, of {source['path']}"
                 whole = source["rows"] == source["lines"] and not self.of_tables
                 return f"{'line' if whole else 'row'} {row + 1} of {source['path']}"
             row -= source["rows"]

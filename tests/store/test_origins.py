@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError
 from blocklinear.ingest.compact import compact
 from blocklinear.ingest.split import split
@@ -37,6 +38,14 @@ def test_a_label_that_is_no_class_is_found(case, blocks, tmp_path):
         with pytest.raises(InputError, match=r"label 0\.5 is not an integer") as caught:
             learn(store, TrainOptions(solver=3))
         assert said.format(*paths) in str(caught.value)
+
+
+def test_rows_from_python_are_counted_from_0(tmp_path):
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append([[1.0], [2.0]], [1, -1])
+        writer.append([[3.0], [4.0]], [1, 0.5])
+    with pytest.raises(InputError, match="first in row 3, counted from 0, of Python"):
+        train(writer.store, TrainOptions(solver=3))
 
 
 def test_the_line_is_the_first_where_blocks_are_joined(tmp_path):
