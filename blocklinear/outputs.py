@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from blocklinear.errors import StorageError, UsageError, storage_errors
+from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.store.contents import store_around
 from blocklinear.store.files import atomic_write, check_creatable
 
@@ -52,8 +53,8 @@ class Output:
     Raises
     ------
     UsageError
-        If the name is empty, or that of something that must not be overwritten or cannot be
-        replaced.
+        If the name is empty or a URL, or that of something that must not be overwritten or cannot
+        be replaced.
     StorageError
         If it cannot be written to.
     """
@@ -62,6 +63,11 @@ class Output:
         self.name = os.fspath(name)
         if not self.name:
             raise UsageError("the name of the file to write is empty", "name a file")
+        if is_url(name):
+            raise UsageError(
+                f"{shown_name(name)}: results are written to this machine, not to URLs",
+                "name a file, and copy it there",
+            )
         self.target: Path | None = None
         self.descriptor: int | None = None
         self._inputs, self._appends = tuple(inputs), appends

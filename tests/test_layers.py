@@ -35,12 +35,12 @@ MAY_IMPORT = {
     "columns": BASE | {"kernels", "store"},
     "ingest": BASE | {"inputs", "text", "kernels", "store"},
     "batches": BASE | {"text", "kernels", "store", "ingest"},
-    "outputs": BASE | {"store"},
+    "outputs": BASE | {"inputs", "store"},
     # the method
     "objectives": BASE | {"store", "kernels"},
     "solvers": BASE | {"columns", "objectives", "store", "kernels"},
     "figures": BASE | {"outputs"},
-    "model": BASE | {"figures", "text", "kernels", "outputs", "recipe"},
+    "model": BASE | {"figures", "inputs", "text", "kernels", "outputs", "recipe"},
     "training": BASE
     | {
         "columns",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import IO, Literal
 
 from blocklinear.errors import DamagedError, StorageError, UsageError, storage_errors
+from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.model import liblinear, native
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.outputs import Output
@@ -23,6 +24,11 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     def at_once(name: str, how: int) -> int:
         return os.open(name, how | os.O_NONBLOCK)
 
+    if is_url(path):
+        raise UsageError(
+            f"{shown_name(path)}: models are read from files of this machine, not from URLs",
+            "fetch the file first",
+        )
     if os.path.isdir(path):
         raise StorageError(
             f"{os.fspath(path)}: is a folder, not a model", "name the file that `train` wrote"
@@ -49,6 +55,8 @@ def recognise(path: str | os.PathLike[str]) -> Format | None:
 
     Raises
     ------
+    UsageError
+        If it is a URL.
     StorageError
         If the file cannot be read, or is a pipe or a device.
     """
@@ -136,6 +144,8 @@ def read_model(path: str | os.PathLike[str]) -> ModelParameters:
         If a newer version of the program wrote it.
     MemoryBudgetError
         If the weights cannot fit the memory of this machine.
+    UsageError
+        If it is a URL.
     StorageError
         If the file cannot be read, or is a pipe or a device.
     """

@@ -551,6 +551,8 @@ class LinearModel(ModelParameters):
             If a newer version of the program wrote it.
         MemoryBudgetError
             If the weights cannot fit the memory of this machine.
+        UsageError
+            If it is a URL.
         StorageError
             If the file cannot be read, or is a pipe or a device.
         """

@@ -289,6 +289,25 @@ def test_a_place_that_cannot_be_is_told_of_before_any_work(refused, rows, model,
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model", "rows.svm", "store"]
 
 
+def test_results_and_models_have_no_urls(refused, rows, model, store, tmp_path):
+    url = "s3://user:secret@bucket/file?signature"
+    for line in (
+        ("train", store, url),
+        ("train", store, tmp_path / "m", "--log", url),
+        ("predict", rows, model, url),
+        ("convert", model, url, "--to", "json"),
+        ("report", model, "-o", url),
+    ):
+        assert "s3://bucket/file: results are written to this machine" in refused(2, *line)
+    for line in (
+        ("predict", rows, url, tmp_path / "out"),
+        ("convert", url, tmp_path / "out", "--to", "native"),
+        ("report", url, "-o", tmp_path / "out"),
+    ):
+        assert "s3://bucket/file: models are read from files" in refused(2, *line)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_cannot_be_written_to(rows, store, tmp_path, refused, monkeypatch):
     """Root may write everywhere: a folder of /proc stands in for one that refuses."""
     for arguments in (
