@@ -171,8 +171,13 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _validates(history: RunRecords | None) -> bool:
+    """Return whether a run is a cross-validation."""
+    return history is not None and (history.started or {}).get("task") == "cross-validation"
+
+
 def _certificate(history: RunRecords | None, model: LinearModel | None) -> str:
-    validating = history is not None and (history.started or {}).get("task") == "cross-validation"
+    validating = _validates(history)
     found: Mapping[str, Any] | None = None
     if history is not None:
         found = facts.certificate_of(history)
@@ -421,6 +426,8 @@ def _data(history: RunRecords | None, model: LinearModel | None) -> str:
         parts.append(facts_table("Data", facts.store_facts(store)) + _class_rows(store))
     if history is not None and history.options:
         settings = facts.settings(history.options)
+        if _validates(history):  # what was compared is in its table, and the option counts for none
+            settings.pop("C", None)
         if history.warm_start is not None or history.options.get("warm_start"):
             settings["warm start"] = facts.warm_start_text(history.warm_start)
         parts.append(facts_table("Settings", settings))

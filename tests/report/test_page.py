@@ -198,6 +198,7 @@ def test_a_cross_validation(log, refit):
     ]  # fmt: skip
     assert "4 folds of 20 rows. The best C by accuracy is 100." in found.text
     assert ("The model has the objective" if refit else "The objective of each model") in found.text
+    assert ("C" in found.facts()) == refit
 
 
 def test_another_run_has_no_cross_validation(log):
