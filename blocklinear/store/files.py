@@ -462,6 +462,11 @@ def remove_files(paths: Iterable[Path]) -> tuple[int, int]:
     return n_files, n_bytes
 
 
+def _holder() -> bytes:
+    """Return what a lock that this process holds has for people."""
+    return _LOCK_TEXT + f"{os.getpid()} on {os.uname().nodename}".encode()
+
+
 class Lock:
     """An exclusive `flock`, held while the object is open; it dies with the process.
 
@@ -487,10 +492,12 @@ class Lock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._descriptor, 80, 0).decode(errors="replace").strip()
+            holder = os.pread(self._descriptor, 80, 0)
+            known = holder.decode(errors="replace").strip() or "unknown"
+            own = holder == _holder()
             raise BusyError(
-                f"{path.parent}: another process is writing to it ({holder or 'unknown'})",
-                "wait until it ends, or stop it",
+                f"{path.parent}: {'this' if own else 'another'} process is writing to it ({known})",
+                "end what it does there first" if own else "wait until it ends, or stop it",
             ) from None
         if not _is_at(self._descriptor, path):
             raise BusyError(f"{path.parent}: another process put something else there", "try again")
@@ -500,7 +507,7 @@ class Lock:
                 f"{path}: is not a lock, which holds the number of a process",
                 "remove it, or restore the store",
             )
-        text = _LOCK_TEXT + f"{os.getpid()} on {os.uname().nodename}".encode()
+        text = _holder()
         # for people only: a full disk is no reason not to lock, least of all to one who frees it
         with contextlib.suppress(OSError):
             os.pwrite(self._descriptor, text, 0)

@@ -121,8 +121,9 @@ def test_compact(cli, refused, store, more):
 def test_a_second_writer(refused, store, more, command):
     arguments = {"add": [more], "remove": ["--batch", "b1"]}.get(command, [])
     with Lock(store / "lock"):
+        (store / "lock").write_text("pid 1 on another machine")
         error = refused(8, command, store, *arguments)
-    assert f"{store}: another process is writing to it (pid " in error
+    assert f"{store}: another process is writing to it (pid 1 on another machine)" in error
     assert "fix: wait until it ends" in error
 
 

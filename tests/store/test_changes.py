@@ -136,7 +136,7 @@ def test_one_writer_at_a_time(tmp_path, which):
     store = make_store(tmp_path)
     (tmp_path / "more").write_bytes(MORE)
     with Lock(store.folder / "lock"):
-        refused(BusyError, 8, one_of_each(store, tmp_path / "more")[which], match="another process")
+        refused(BusyError, 8, one_of_each(store, tmp_path / "more")[which], match="this process")
         assert store.verify().faults == []  # readers go on
 
 

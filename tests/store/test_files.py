@@ -255,7 +255,10 @@ files.place_folder(pathlib.Path("new"), pathlib.Path("old"))
 def test_a_lock_is_held_by_one(tmp_path):
     path = tmp_path / "lock"
     with Lock(path):
-        with pytest.raises(BusyError, match=f"pid {os.getpid()}") as caught:
+        with pytest.raises(BusyError, match=rf"this process .*pid {os.getpid()} .*\n.* end what"):
+            Lock(path)
+        path.write_text("pid 1 on another machine")
+        with pytest.raises(BusyError, match=r"another process .*pid 1 on .*\n.* wait") as caught:
             Lock(path)
         assert caught.value.exit_code == 8
     Lock(path).release()

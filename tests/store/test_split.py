@@ -301,7 +301,7 @@ def test_two_splits_to_one_target(tmp_path):
     staging = tmp_path / ".store.splitting"
     staging.mkdir()
     with Lock(staging / "lock"):
-        refused(BusyError, 8, make_store, tmp_path, match="another process")
+        refused(BusyError, 8, make_store, tmp_path, match="this process")
     assert make_store(tmp_path).manifest.n_rows == 7
 
 
