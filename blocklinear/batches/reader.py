@@ -340,7 +340,7 @@ def _weights_of(weights: Any, table: Table) -> NDArray[np.float64] | None:
         if wrong or (found.dtype == object and any(isinstance(w, str | bytes) for w in found.flat)):
             raise TypeError(found.dtype)
         found = found.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError("sample_weight is not of numbers", "give one number a row") from error
     if found.shape != (table.n_rows,):
         raise InputError(

@@ -350,7 +350,10 @@ def _of_pandas(X: Any) -> Table:
     import pandas as pd
 
     kind, names = "pandas.DataFrame", _names(list(X.columns))
-    sparse = [isinstance(t, pd.SparseDtype) and t.fill_value == 0 for t in X.dtypes]
+    sparse = [
+        isinstance(t, pd.SparseDtype) and t.subtype.kind != "O" and t.fill_value == 0
+        for t in X.dtypes
+    ]
     if any(sparse):
         return SparseTable(kind, _sparse_columns(X, sparse), names)
     columns = [_pandas_column(name, X.iloc[:, j]) for j, name in enumerate(X.columns)]
@@ -364,7 +367,7 @@ def _pandas_column(name: Any, column: Any) -> NDArray[Any]:
     if isinstance(kind, pd.SparseDtype):
         return np.asarray(column.sparse.to_dense())
     if not isinstance(kind, np.dtype):
-        if not pd.api.types.is_numeric_dtype(kind):
+        if not (pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind)):
             raise _refused_column(name, kind)
         missing = column.isna().to_numpy()
         if missing.any():
@@ -408,6 +411,8 @@ def _of_polars(X: Any) -> Table:
             raise _refused_column(series.name, series.dtype)
         if series.null_count():
             raise _missing(series.name, int(np.flatnonzero(series.is_null().to_numpy())[0]))
+        if "128" in str(series.dtype):
+            raise _refused_column(series.name, series.dtype, "which NumPy does not have")
         columns.append(np.asarray(series.to_numpy()))
     return DenseTable("polars.DataFrame", columns, len(X), _names(X.columns))
 
@@ -429,8 +434,11 @@ def _of_arrow(X: Any) -> Table:
             from pyarrow.interchange import from_dataframe
 
             table = from_dataframe(X)
-    except pa.ArrowInvalid as error:  # as of a column alone
-        raise InputError(f"{kind}: {error}", "give a data frame, or rows and features") from error
+    except pa.ArrowException as error:  # one column alone, or types that pyarrow does not know
+        raise InputError(
+            f"{kind} is no table that pyarrow can read: {error}",
+            "give rows and columns, of numbers of up to 64 bits",
+        ) from error
     is_number, columns = pa.types, []
     for name, column in zip(table.column_names, table.columns, strict=True):
         t = column.type

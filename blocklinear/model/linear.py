@@ -179,7 +179,7 @@ class LinearModel(ModelParameters):
         if rows.shape[1] > known:
             rows = rows[:, :known]
         with np.errstate(over="ignore", invalid="ignore"):
-            decisions = np.asarray(rows @ self.weights[:known]) + self.intercept
+            decisions = np.asarray(rows @ self.weights[:known], np.float64) + self.intercept
         self.check_decisions(decisions)
         return decisions[:, 0] if self.n_columns == 1 else decisions
 

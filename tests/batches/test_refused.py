@@ -119,9 +119,11 @@ BAD_X = [
     (pa.table({"a": pa.array([1, 2, 3, 2**53 + 1])}), "row 3, column 'a': 9007199254740993 is"),
     (pa.table({"d": [datetime.date(2026, 1, 1)] * 4}), "column 'd' is of type date32"),
     (pa.table({"d": pa.array(["a"]).dictionary_encode()}), "column 'd' is of type dictionary"),
-    (pd.Series([1.0] * 4), "pandas.Series: .*non-struct.*\n.*give a data frame"),
-    (pl.Series([1.0] * 4), "polars.Series: .*non-struct.*\n.*give a data frame"),
-    (pa.array([1.0] * 4), "pyarrow.DoubleArray: .*non-struct.*\n.*give a data frame"),
+    (pd.DataFrame({"a": pd.arrays.SparseArray([1, "b", 0, 1], fill_value=0)}), "row 1, .* is text"),
+    (pd.Series([1.0, 2.0]), "pandas.Series is no table that pyarrow can read"),
+    (pl.DataFrame({"a": [1, 2]}, schema={"a": pl.Int128}), "polars.DataFrame is no table that"),
+    (pl.Series([1.0] * 4), "polars.Series is no table that pyarrow can read"),
+    (pa.array([1.0] * 4), "pyarrow.DoubleArray is no table that pyarrow can read"),
 ]  # fmt: skip
 
 
@@ -194,6 +196,7 @@ def test_labels_that_are_refused(tmp_path, y, message):
         (np.array([1, 2], "M8[s]"), "sample_weight is not of numbers"),
         (np.ma.masked_equal([1, 2], 2), "sample_weight is not of numbers"),
         ([[1], [1, 2]], "sample_weight is not of numbers"),
+        ([1, 10**400], "sample_weight is not of numbers"),
     ],
 )
 def test_weights_that_are_refused(tmp_path, weights, message):

@@ -87,6 +87,13 @@ def test_polars_needs_no_pyarrow(tmp_path, rows, of_text, monkeypatch):
         append(tmp_path, [(chunked(X).schema, y)], make_options())
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]", "Sparse[bool]", object])
+def test_booleans_of_any_type_are_taken(tmp_path, kind):
+    X = pd.DataFrame({"a": [True, False, True]}).astype(kind)
+    ((rows, _, _),) = append(tmp_path, [(X, [1, 2, 3])], make_options()).iter_csr()
+    assert rows.sum() == 2.0
+
+
 @pytest.mark.parametrize("size", [1, 7, 999, 3000, 3001])
 def test_how_batches_are_cut_makes_no_difference(tmp_path, rows, of_text, size):
     X, y = (part[: N_ROWS_CUT[size]] for part in rows)

@@ -33,6 +33,12 @@ def test_decision_values_of_any_kind_of_rows(make_model, make_rows):
 
 
 @pytest.mark.parametrize("make_rows", [np.asarray, csr_array])
+def test_decision_values_of_long_doubles_are_float64(make_model, make_rows):
+    rows = make_rows(np.ones((2, 3), np.longdouble))
+    assert make_model(n_features=3).decision_function(rows).dtype == np.float64
+
+
+@pytest.mark.parametrize("make_rows", [np.asarray, csr_array])
 @pytest.mark.parametrize("width", [0, 2, 3, 6])
 def test_missing_columns_are_zero_and_further_ones_ignored(make_model, make_rows, width):
     model = make_model(n_features=3, labels=(1.0, 2.0, 3.0))
