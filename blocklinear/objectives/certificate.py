@@ -20,7 +20,8 @@ sums, P and D, whose rounding errors may be larger than it. What rounding may do
 Not covered: C times the weights of class and row, x_i itself (as stored, or as divided by its norm)
 and x_i'x_i are taken as they are in float64; numbers below 2.2e-308, where float64 loses digits, as
 if it did not; exp, log, expm1 and log1p are taken to be right to 4 units in the last place. P, by
-which the bound is divided, is computed with compensated sums, but with v'x_i as they are.
+which the bound is divided, is computed with compensated sums, but with v'x_i as they are; its error
+is in `primal` and `dual` alike, and not in the gap.
 """
 
 import math
@@ -50,7 +51,7 @@ class Certificate:
     ----------
     primal : float            P of the model: 1/2 w'w + sum C_i loss_i
     dual : float              P less the largest that P - D(alpha) may be, given how the numbers
-                              were rounded: P* >= D(alpha) >= dual
+                              were rounded: P* >= D(alpha) >= dual, but for the rounding of P
     gap : float               that difference over P, or a little more, so that P - P* <= gap * P
     drift : float             |w - w'| / |w'| of the w that coordinate descent maintains; 0 after
                               Newton steps, which maintain none
