@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from blocklinear.api.calling import options_of, takes, telling
 from blocklinear.errors import UsageError
 from blocklinear.events import Event, Listener
@@ -280,7 +282,7 @@ def cross_validate(
     for name in {"C", "cost"} & settings.keys():
         raise UsageError(
             f"{name} is {settings[name]}, but costs are what is compared",
-            f"give costs=[{settings[name]}], or no C at all to search for one",
+            f"give costs={np.ravel(settings[name]).tolist()}, or no C at all to search for one",
         )
     chosen, by = _with_cluster(store, client, parts, options, settings, "cross_validate")
     if folds is not None and n_folds is not None:

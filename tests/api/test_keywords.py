@@ -146,6 +146,8 @@ def test_two_names_of_one_option(store):
 def test_cross_validation_takes_no_single_cost(store, name):
     with pytest.raises(UsageError, match=rf"{name} is 3, but costs.*\n  fix: give costs=\[3\]"):
         blocklinear.cross_validate(store, costs=[1.0], **{name: 3})
+    with pytest.raises(UsageError, match=r"fix: give costs=\[0.1, 1.0\], or"):
+        blocklinear.cross_validate(store, **{name: [0.1, 1.0]})
     with pytest.raises(UsageError, match=f"{name} is 3"):
         blocklinear.cross_validate(store, **{name: 3})
 
