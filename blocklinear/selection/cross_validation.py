@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_options, described
-from blocklinear.errors import StoppedError, UsageError, WrongTypeError
+from blocklinear.errors import MemoryBudgetError, StoppedError, UsageError, WrongTypeError
 from blocklinear.events import Listener, Validated, Warned, ignore
 from blocklinear.figures.costs import plot_costs
 from blocklinear.ingest.provenance import label_places
 from blocklinear.kernels.losses import LOGISTIC
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.certificate import column_norms
@@ -45,7 +46,7 @@ from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import Optimise, split_to_fit
+from blocklinear.training.parts import Optimise, size_that_fits, split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
 
@@ -64,6 +65,12 @@ UNCHANGED = 5
 """A search ends when so many steps in a row changed nothing that matters."""
 ALIKE = 0.01
 """Relative difference, of norms of weights and of predicted values, that does not matter."""
+_ROW_BYTES, _DEALT_BYTES = 28, 36
+"""What all rows take, each, in the end: label, prediction, place in the input, and what sorting
+these takes; and while classes are dealt to folds."""
+_ROWS_AT_A_TIME = 1 << 16
+_FOLD_BYTES, _UNSCORED_BYTES = 112, 4
+"""What a row takes while its fold is scored, which sorts decision values; and any row then."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -328,7 +335,7 @@ class _Validation:
     def assign_folds(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
         """Pass over the data once, and say in which fold each row is."""
         manifest, seed = self.store.manifest, self.options.seed
-        self._split_to_fit(self.options, 1)  # or it is refused now
+        self._check_budget(stratify, assigned)
         memory = plan_memory(manifest, self.options)
         order = block_groups(seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
@@ -358,6 +365,25 @@ class _Validation:
         empty = np.flatnonzero(counts == 0)
         if len(empty):
             self.listener(Warned(f"folds without rows: {len(empty)} of {self.n_folds}"))
+
+    def _check_budget(self, stratify: bool, assigned: NDArray[np.int32] | None) -> None:
+        """Refuse a budget that holds what training takes, but not what all rows take elsewhere."""
+        store, options, n = self.store, self.options, self.store.manifest.n_rows
+        largest = -(-n // self.n_folds) if assigned is None else int(np.bincount(assigned).max())
+        of_rows = max(
+            (_DEALT_BYTES if stratify else _ROW_BYTES) * n,
+            _UNSCORED_BYTES * n + _FOLD_BYTES * largest,
+        )
+        least = PROCESS_BYTES + store.fetching_bytes + of_rows
+        larger = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, least))
+        size_that_fits(store.manifest, larger, 1, self._width, 0, store.fetching_bytes)
+        if options.memory_bytes < least:
+            raise MemoryBudgetError(
+                f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "
+                f"{format_size(least - of_rows)}, and labels and predictions of "
+                f"{counted(n, 'row')}, while they are compared, {format_size(of_rows)}",
+                f"give --memory {enough(least)} or more",
+            )
 
     def _split_to_fit(self, options: TrainOptions, n_units: int) -> list[slice]:
         """Divide the models, of a fold and a C at a time, into parts that fit the budget."""
@@ -390,6 +416,7 @@ class _Validation:
             for k, certificate in enumerate(outcome.certificates):
                 place = units[part][k // self._width].cost
                 gaps[place] = max(gaps[place], certificate.gap)
+        del outcome  # its weights
         weights = None if self._weights is None else self._weights.all
         for c, cost in enumerate(costs):
             folds = predictions.scores(c, self._row_labels.all, weights)
@@ -496,8 +523,12 @@ class _Validation:
         )  # fmt: skip
         predictions, best = self._kept[self._scores.index(report.best)]
         order = np.argsort(self._numbers.all, kind="stable")
-        labels = self._row_labels.all[order]
-        return CrossValidation(report, predictions.labels_of(best)[order], labels)
+        labels, predicted = np.empty(len(order)), np.empty(len(order))
+        for start in range(0, len(order), _ROWS_AT_A_TIME):
+            part = slice(start, start + _ROWS_AT_A_TIME)
+            labels[part] = self._row_labels.all[order[part]]
+            predicted[part] = predictions.labels_of(best, order[part])
+        return CrossValidation(report, predicted, labels)
 
 
 def _alike(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:

@@ -23,10 +23,9 @@ def stratify_folds(
 
     The folds then have as many rows of a class as each other, give or take one.
     """
-    order = hashes(seed, numbers.all)
     turn = 0
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
-        rows = rows[np.argsort(order[rows], kind="stable")]
+        rows = rows[np.argsort(hashes(seed, numbers.all[rows]), kind="stable")]
         folds.all[rows] = (np.arange(turn, turn + len(rows)) % v).astype(np.int32)
         turn += len(rows)  # the next class begins where this one ended: folds fill evenly

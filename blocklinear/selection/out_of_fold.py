@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 CLASS_METRICS: tuple[str, ...] = ("accuracy", "auc", "f1")
 VALUE_METRICS: tuple[str, ...] = ("mean_squared_error", "mean_absolute_error")
 _VALUES_AT_A_TIME = 1 << 18  # decision values, of all threads
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -234,47 +235,52 @@ class Predictions:
         The stream has every block once; the bias feature has the value `bias`, 0 for none.
         """
         step = max(1, _VALUES_AT_A_TIME // (threads * weights.shape[1]))
+        costs = sorted({unit.cost for unit in units})
+        places = [(unit.fold, costs.index(unit.cost)) for unit in units]
         with ThreadPoolExecutor(threads, "decide") as pool:
             for loaded in stream:
                 group = loaded.group
-                lines = self._decisions.read(group.blocks).reshape(group.n_rows, -1)
+                lines = self._decisions.read_columns(group.blocks, costs)
                 fold = self._folds.read(group.blocks)
                 parts = [slice(start, start + step) for start in range(0, group.n_rows, step)]
                 jobs = [
                     pool.submit(
-                        self._decide, group, part, fold[part], units, weights, bias, lines[part]
+                        self._decide, group, part, fold[part], places, weights, bias, lines[part]
                     )
                     for part in parts
                 ]
                 for job in jobs:
                     job.result()
-                self._decisions.write(group.blocks, lines)
+                self._decisions.write_columns(group.blocks, costs, lines)
 
     def _decide(
         self,
         group: Group,
         part: slice,
         fold: NDArray[np.int32],
-        units: Sequence[Unit],
+        places: Sequence[tuple[int, int]],
         weights: Floats,
         bias: float,
         lines: Floats,
     ) -> None:
+        """Write what units, each of a fold, say of its rows to their columns of `lines`."""
         out = np.empty((len(fold), weights.shape[1]))
         indptr = group.indptr[part.start : part.start + len(fold) + 1]
         decision_values(
             indptr, group.indices, group.values, 0, weights[:-1], bias * weights[-1], out
         )
-        for k, unit in enumerate(units):
-            rows = np.flatnonzero(fold == unit.fold)
+        for k, (own_fold, column) in enumerate(places):
+            rows = np.flatnonzero(fold == own_fold)
             own = out[rows, k * self.columns : (k + 1) * self.columns]
             if self.columns > 1:
                 own = self._precedence[own[:, self._precedence].argmax(axis=1)][:, None]
-            lines[rows, unit.cost] = own[:, 0]
+            lines[rows, column] = own[:, 0]
 
-    def labels_of(self, cost: int) -> Floats:
-        """Return what is predicted of each row of the store for one C."""
-        found = self._decisions_of(cost)
+    def labels_of(self, cost: int, rows: slice | NDArray[np.int64] = _ALL) -> Floats:
+        """Return what is predicted of some rows of the store for one C."""
+        return self._labels_from(self._decisions_of(cost)[rows])
+
+    def _labels_from(self, found: Floats) -> Floats:
         if not self._labels:
             return found
         classes: Floats = np.array(self._labels, np.float64)
@@ -291,12 +297,12 @@ class Predictions:
         self, cost: int, labels: Floats, weights: Floats | None = None
     ) -> list[dict[str, float]]:
         """Return the metrics of each fold for one C; rows count by their weights, if given."""
-        found, predicted = self._decisions_of(cost), self.labels_of(cost)
         results = []
         for fold in range(self._n_folds):
             rows = np.flatnonzero(self._folds.all == fold)
             counts = None if weights is None else weights[rows]
-            own = self._metrics(labels[rows], predicted[rows], found[rows], counts)
+            found = self._decisions_of(cost)[rows]
+            own = self._metrics(labels[rows], self._labels_from(found), found, counts)
             results.append({"rows": len(rows), **own})
         return results
 

@@ -348,6 +348,19 @@ def test_a_budget_that_is_named_in_a_refusal_suffices_for_several_classes(tmp_pa
     cross_validate(store, replace(options, memory_bytes=int(named) << 20), n_folds=2, costs=[1.0])
 
 
+@pytest.mark.parametrize("stratify", [False, True])
+def test_a_budget_holds_labels_and_predictions_of_all_rows(tmp_path, stratify):
+    store = split_text(tmp_path, "1 1:1\n-1 2:1\n" * 60_000, 40)
+    options = TrainOptions(max_outer=1, gap=0.9, memory_bytes=82 << 20)
+    with pytest.raises(MemoryBudgetError, match="labels and predictions of 120000 rows") as caught:
+        cross_validate(store, options, n_folds=5, costs=[1.0], stratify=stratify)
+    (named,) = re.findall(r"--memory (\d+)M", caught.value.fix)
+    assert int(named) == 84 + stratify
+    options = replace(options, memory_bytes=int(named) << 20)
+    found = cross_validate(store, options, n_folds=5, costs=[1.0], stratify=stratify)
+    assert len(found.predicted) == 120_000
+
+
 def test_what_a_store_on_a_url_takes_leaves_room_for_fewer_models(tmp_path, monkeypatch):
     problem = several_classes(4)
     X = np.zeros((len(problem.X), 60_000))

@@ -1,8 +1,14 @@
 """What a cross-validation reports."""
 
 import json
+import tracemalloc
+from types import SimpleNamespace
 
-from blocklinear.selection.out_of_fold import Scores, ValidationReport
+import numpy as np
+import pytest
+
+from blocklinear.selection.cross_validation import _FOLD_BYTES, _UNSCORED_BYTES
+from blocklinear.selection.out_of_fold import Predictions, Scores, ValidationReport
 
 
 def report(*means):
@@ -31,3 +37,19 @@ def test_the_report_as_json_and_as_a_table():
     assert lines[1].split() == ["C", "accuracy"]
     assert lines[2].split()[:2] == ["0.1", "0.5"]
     assert lines[3].endswith("<- best")
+
+
+@pytest.mark.parametrize("n_folds", [2, 10])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scoring_takes_what_a_budget_leaves_for_it(n_folds, weighted):
+    n, rng = 200_000, np.random.default_rng(0)
+    folds = SimpleNamespace(all=(np.arange(n) % n_folds).astype(np.int32))
+    decisions = SimpleNamespace(all=rng.standard_normal(n))
+    labels, weights = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n)
+    found = Predictions((1.0, -1.0), 1, n_folds, folds, decisions, 1.0)
+    tracemalloc.start()
+    try:
+        found.scores(0, labels, weights if weighted else None)
+        assert tracemalloc.get_traced_memory()[1] <= (_UNSCORED_BYTES + _FOLD_BYTES / n_folds) * n
+    finally:
+        tracemalloc.stop()

@@ -247,6 +247,7 @@ def run(args: argparse.Namespace) -> int:
                     _write_predictions(predictions, result)
             if model is not None:
                 refitted = replace(options, cost=result.report.best.cost)
+                del result  # labels and predictions, for which a plan of training has no room
                 train(store, refitted, listen, stopper.asked, lambda found: found.save(model), by)
         except StoppedError as stopped:
             console.close()
