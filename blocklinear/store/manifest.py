@@ -182,7 +182,7 @@ class Manifest:
         """What is subtracted from an index in a block to get a column."""
         return 0 if self.renumbered else self.index_base
 
-    @property
+    @cached_property
     def label_counts(self) -> list[int]:
         """Rows per label, in the order of `labels`."""
         columns = zip(*(block.label_counts for block in self.blocks), strict=True)
@@ -193,7 +193,7 @@ class Manifest:
         """Whether rows have weights."""
         return self.format in _WEIGHTED
 
-    @property
+    @cached_property
     def weights(self) -> WeightStats:
         """What there is to say of the weights of all rows; where they have none, each weighs 1."""
         if self.weighted:
