@@ -5,13 +5,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Literal
 
 from blocklinear.errors import DamagedError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.model import liblinear, native
-from blocklinear.model.parameters import ModelParameters
+from blocklinear.model.parameters import ModelParameters, WeightsToRead
 from blocklinear.outputs import Output
 
 Format = Literal["native", "liblinear"]
@@ -125,12 +125,16 @@ def write_model(model: ModelParameters, output: Output, format: Format) -> None:
                 shutil.copyfileobj(whole, stream, 1 << 20)
 
 
-def read_model(path: str | os.PathLike[str]) -> ModelParameters:
+def read_model(
+    path: str | os.PathLike[str], admit: Callable[[WeightsToRead], None] = lambda found: None
+) -> ModelParameters:
     """Read a model of either format, recognised by its first bytes.
 
     Parameters
     ----------
     path : path
+    admit : callable
+        Called before the weights are read, and may raise.
 
     Returns
     -------
@@ -158,4 +162,5 @@ def read_model(path: str | os.PathLike[str]) -> ModelParameters:
                 "give a file written by `blocklinear train` or by LIBLINEAR",
             )
         stream.seek(0)
-        return native.read(name, stream) if kind == "native" else liblinear.read(name, stream)
+        read = native.read if kind == "native" else liblinear.read
+        return read(name, stream, admit)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from blocklinear.classes import Classes, shown
 from blocklinear.errors import DamagedError, UsageError, quoted
-from blocklinear.model.parameters import ModelParameters
+from blocklinear.model.parameters import ModelParameters, WeightsToRead
 from blocklinear.numerals import counted, format_number
 
 _KEYS = (b"solver_type", b"nr_class", b"label", b"nr_feature", b"bias", b"rho", b"w")
@@ -171,7 +171,9 @@ def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     return text_of
 
 
-def read(name: str, stream: IO[bytes]) -> ModelParameters:
+def read(
+    name: str, stream: IO[bytes], admit: Callable[[WeightsToRead], None] = lambda found: None
+) -> ModelParameters:
     """Read a model text.
 
     Parameters
@@ -179,6 +181,8 @@ def read(name: str, stream: IO[bytes]) -> ModelParameters:
     name : str
         Of the file, for messages.
     stream : binary file
+    admit : callable
+        Called before the weights are read, and may raise.
 
     Returns
     -------
@@ -199,6 +203,7 @@ def read(name: str, stream: IO[bytes]) -> ModelParameters:
     if header["solver_type"] == "MCSVM_CS":
         n_columns = header["nr_class"]
     n_features, bias = header["nr_feature"], header["bias"]
+    admit(WeightsToRead(8 * n_features * n_columns, n_columns, of_tables=False))
     rows = text.numbers(n_features + (bias >= 0), n_columns)
     return ModelParameters(
         weights=rows[:n_features],

@@ -18,7 +18,13 @@ from blocklinear.markup import facts_html
 from blocklinear.memory import exact_size
 from blocklinear.model import exports, liblinear
 from blocklinear.model.files import read_model, write_model
-from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters, expected_columns
+from blocklinear.model.parameters import (
+    SOLVERS,
+    Floats,
+    ModelParameters,
+    WeightsToRead,
+    expected_columns,
+)
 from blocklinear.model.top_weights import largest
 from blocklinear.numerals import counted, format_number
 from blocklinear.outputs import Output
@@ -532,12 +538,19 @@ class LinearModel(ModelParameters):
         return exports.to_onnx(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        admit: Callable[[WeightsToRead], None] = lambda found: None,
+    ) -> Self:
         """Read a model of either format, recognised by its first bytes.
 
         Parameters
         ----------
         path : path
+        admit : callable
+            Called with what is known before the weights are read: `n_bytes` that they take,
+            `n_columns`, and whether the model is `of_tables`. It may raise.
 
         Returns
         -------
@@ -556,7 +569,7 @@ class LinearModel(ModelParameters):
         StorageError
             If the file cannot be read, or is a pipe or a device.
         """
-        found = read_model(path)
+        found = read_model(path, admit)
         try:
             return cls(**{part.name: getattr(found, part.name) for part in fields(found)})
         except UsageError as error:

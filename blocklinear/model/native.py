@@ -25,7 +25,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ import numpy.typing as npt
 from blocklinear.classes import from_json, to_json
 from blocklinear.errors import DamagedError, MemoryBudgetError, MismatchError
 from blocklinear.memory import available_bytes, format_size
-from blocklinear.model.parameters import ModelParameters
+from blocklinear.model.parameters import ModelParameters, WeightsToRead
 from blocklinear.names import MOST_BYTES, pack, unpack
 
 FORMAT = "blocklinear model"
@@ -43,6 +43,7 @@ VERSION = 2
 _PREFIX_BYTES = 128
 _END, _END_BYTES = b"PK\x05\x06", 22  # the last record of an archive without a comment
 _PIECE_BYTES = 1 << 20
+_FEATURES_AT_A_TIME = 1 << 16
 _MAX_FEATURES = 1 << 32
 _FIX = "train again, or fetch the file again"
 
@@ -137,7 +138,9 @@ def _prefix(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded.encode("ascii")
 
 
-def read(name: str, stream: IO[bytes]) -> ModelParameters:
+def read(
+    name: str, stream: IO[bytes], admit: Callable[[WeightsToRead], None] = lambda found: None
+) -> ModelParameters:
     """Read a model file.
 
     Parameters
@@ -145,6 +148,8 @@ def read(name: str, stream: IO[bytes]) -> ModelParameters:
     name : str
         Of the file, for messages.
     stream : binary file
+    admit : callable
+        Called before the weights are read, and may raise.
 
     Returns
     -------
@@ -167,7 +172,7 @@ def read(name: str, stream: IO[bytes]) -> ModelParameters:
         _check_extent(archive, stream)
         source = _Members(archive, size)
         header = _read_header(name, source)
-        fields = _read_arrays(name, header, source)
+        fields = _read_arrays(name, header, source, admit)
         if sorted(archive.namelist()) != sorted(source.seen):
             raise ValueError("it has other members than a model")
         return ModelParameters(**fields)
@@ -215,29 +220,45 @@ class _Members:
 
     def read(self, name: str, dtype: str, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
         """Return a member; a shape of None stands for a vector of any length."""
+        if shape is None:
+            data_bytes = self._archive.getinfo(f"{name}.npy").file_size - _PREFIX_BYTES
+            shape = (max(data_bytes, 0) // np.dtype(dtype).itemsize,)
+        self._check_size(name, dtype, shape)
+        array = np.empty(shape, dtype)
+        done = 0
+        for piece in self.pieces(name, dtype, shape):
+            array[done : done + len(piece)] = piece
+            done += len(piece)
+        return array
+
+    def pieces(self, name: str, dtype: str, shape: tuple[int, ...]) -> Iterator[npt.NDArray[Any]]:
+        """Yield a member a few lines at a time."""
+        info = self._check_size(name, dtype, shape)
+        line_bytes = math.prod(shape[1:]) * np.dtype(dtype).itemsize
+        step = max(_PIECE_BYTES // max(line_bytes, 1), 1)
+        self._digest.update(name.encode())
+        with self._archive.open(info) as member:
+            if member.read(_PREFIX_BYTES) != _prefix(dtype, shape):
+                raise ValueError(f"{name} is not of type {dtype} and shape {shape}")
+            for start in range(0, shape[0] if line_bytes else 0, step):
+                n = min(step, shape[0] - start)
+                piece = member.read(n * line_bytes)
+                self._digest.update(piece)
+                yield np.frombuffer(piece, dtype).reshape(n, *shape[1:])
+        self.seen.append(info.filename)
+
+    def _check_size(self, name: str, dtype: str, shape: tuple[int, ...]) -> zipfile.ZipInfo:
+        """Return where a member is, if it is as long as its shape says."""
         info = self._archive.getinfo(f"{name}.npy")
         data_bytes = info.file_size - _PREFIX_BYTES
-        itemsize = np.dtype(dtype).itemsize
-        expected = data_bytes if shape is None else math.prod(shape) * itemsize
+        expected = math.prod(shape) * np.dtype(dtype).itemsize
         if (
             info.compress_type != zipfile.ZIP_STORED
             or info.compress_size != info.file_size
             or not 0 <= data_bytes == expected <= self._file_bytes
         ):
             raise ValueError(f"{name} is {data_bytes} bytes long, not {expected}")
-        shape = (data_bytes // itemsize,) if shape is None else shape
-        array = np.empty(shape, dtype)
-        view = array.reshape(-1).view(np.uint8)
-        self._digest.update(name.encode())
-        with self._archive.open(info) as member:
-            if member.read(_PREFIX_BYTES) != _prefix(dtype, shape):
-                raise ValueError(f"{name} is not of type {dtype} and shape {shape}")
-            for start in range(0, data_bytes, _PIECE_BYTES):
-                piece = member.read(min(_PIECE_BYTES, data_bytes - start))
-                view[start : start + _PIECE_BYTES] = np.frombuffer(piece, np.uint8)
-                self._digest.update(piece)
-        self.seen.append(info.filename)
-        return array
+        return info
 
     def check_digest(self) -> None:
         """Compare the digest of all that was read with the one in the archive."""
@@ -261,12 +282,15 @@ def _read_header(name: str, source: _Members) -> dict[str, Any]:
     return header
 
 
-def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[str, Any]:
+def _read_arrays(
+    name: str, header: dict[str, Any], source: _Members, admit: Callable[[WeightsToRead], None]
+) -> dict[str, Any]:
     n_features = _integer(header, "n_features", _MAX_FEATURES)
     n_columns = _integer(header, "n_columns", 1 << 31)
     labels, metadata = header["labels"], header["metadata"]
     if not isinstance(labels, list) or not isinstance(metadata, dict):
         raise ValueError("labels or metadata are of the wrong type")
+    admit(WeightsToRead(8 * n_features * n_columns, n_columns, "recipe" in metadata))
     fields: dict[str, Any] = {
         "bias_weights": source.read("bias_weights", "<f8", (n_columns,)),
         "labels": tuple(_number(label) for label in labels),
@@ -284,15 +308,65 @@ def _read_arrays(name: str, header: dict[str, Any], source: _Members) -> dict[st
     if header["layout"] != "sparse":
         raise ValueError(f"layout {header['layout']!r} is unknown")
     n_stored = _integer(header, "n_rows_stored", n_features)
-    rows = source.read("rows", "<u4", (n_stored,))
-    row_weights = source.read("row_weights", "<f8", (n_stored, n_columns))
+    weights, increasing = _Sparse(n_features, n_columns), True
+    for rows in source.pieces("rows", "<u4", (n_stored,)):
+        increasing = increasing and weights.mark(rows)
+    for row_weights in source.pieces("row_weights", "<f8", (n_stored, n_columns)):
+        if increasing:
+            weights.fill(row_weights)
     fields |= _read_names(header, source)
     source.check_digest()
-    if n_stored and (rows[-1] >= n_features or (rows[1:] <= rows[:-1]).any()):
+    if not increasing:
         raise ValueError("rows are not strictly increasing feature numbers")
-    fields["weights"] = _zeros(name, n_features, n_columns)
-    fields["weights"][rows] = row_weights
+    fields["weights"] = weights.all(name)
     return fields
+
+
+class _Sparse:
+    """Weights of which most are 0, filled in as they are read, with little scratch.
+
+    A feature that has weights is marked in the place of the first of them.
+    """
+
+    def __init__(self, n_features: int, n_columns: int) -> None:
+        self._needed, self._available = 8 * n_features * n_columns, available_bytes()
+        self._fits = self._needed <= self._available  # a forged header may ask for more
+        self._weights = np.zeros((n_features if self._fits else 0, n_columns))
+        self._n_features, self._n_columns = n_features, n_columns
+        self._last, self._filled = -1, 0
+
+    def mark(self, rows: npt.NDArray[np.uint32]) -> bool:
+        """Mark the next features; say whether they increase, and there are such."""
+        if not len(rows):
+            return True
+        if int(rows[0]) <= self._last or int(rows[-1]) >= self._n_features:
+            return False
+        self._last = int(rows[-1])
+        if (rows[1:] <= rows[:-1]).any():
+            return False
+        if self._fits and self._n_columns:
+            self._weights[rows, 0] = 1.0
+        return True
+
+    def fill(self, row_weights: npt.NDArray[np.float64]) -> None:
+        """Put weights to the next features that are marked."""
+        while self._fits and len(row_weights):
+            lines = self._weights[self._filled : self._filled + _FEATURES_AT_A_TIME]
+            marked = np.flatnonzero(lines[:, 0])[: len(row_weights)]
+            lines[marked] = row_weights[: len(marked)]
+            row_weights = row_weights[len(marked) :]
+            # what follows is still to be filled, unless there is nothing left of these features
+            self._filled += len(lines) if len(row_weights) else int(marked[-1]) + 1
+
+    def all(self, name: str) -> npt.NDArray[np.float64]:
+        """Return the weights; MemoryBudgetError is raised if they are more than memory holds."""
+        if not self._fits:
+            raise MemoryBudgetError(
+                f"{name}: {self._n_features} x {self._n_columns} weights need "
+                f"{format_size(self._needed)}, {format_size(self._available)} are available",
+                "use a machine with more memory",
+            )
+        return self._weights
 
 
 def _read_names(header: dict[str, Any], source: _Members) -> dict[str, Any]:
@@ -303,18 +377,6 @@ def _read_names(header: dict[str, Any], source: _Members) -> dict[str, Any]:
     packed = source.read("names", "|u1", None).tobytes()
     names = unpack(packed, _integer(header, "names_bytes", MOST_BYTES), n_names)
     return {"classes": from_json(header["classes"]), "feature_names": names or None}
-
-
-def _zeros(name: str, n_features: int, n_columns: int) -> npt.NDArray[np.float64]:
-    """Allocate weights if memory suffices: a sparse file may be small, and its weights large."""
-    needed, available = 8 * n_features * n_columns, available_bytes()
-    if needed > available:
-        raise MemoryBudgetError(
-            f"{name}: {n_features} x {n_columns} weights need {format_size(needed)}, "
-            f"{format_size(available)} are available",
-            "use a machine with more memory",
-        )
-    return np.zeros((n_features, n_columns))
 
 
 def _integer(header: dict[str, Any], key: str, most: int) -> int:

@@ -43,6 +43,22 @@ def expected_columns(solver: str, n_labels: int) -> int:
     return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
 
 
+@dataclass(frozen=True)
+class WeightsToRead:
+    """What a model file is known to hold before its weights are read.
+
+    Attributes
+    ----------
+    n_bytes : int             that the weights take
+    n_columns : int           decision values of a row
+    of_tables : bool          whether rows are made of tables, by a recipe
+    """
+
+    n_bytes: int
+    n_columns: int
+    of_tables: bool
+
+
 @dataclass(frozen=True, eq=False)
 class ModelParameters:
     """The contents of a model file, as they were read: `LinearModel` checks them.

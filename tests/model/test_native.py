@@ -1,5 +1,6 @@
 import hashlib
 import json
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -245,7 +246,30 @@ def test_more_weights_than_memory_are_refused_before_they_are_allocated(sparse):
     with pytest.raises(DamagedError):
         LinearModel.load(sparse)  # its arrays are too short for so many columns
     with pytest.raises(MemoryBudgetError, match="available"):
-        native._zeros("m", 2**32, 2**10)
+        native._Sparse(2**32, 2**10).all("m")
+
+
+def test_weights_with_zeros_are_read_with_little_more_memory_than_they_take(tmp_path):
+    """Those of features that have some were there twice; with one column, once and a third."""
+    weights = np.random.default_rng(0).standard_normal((300_000, 3))
+    weights[::4] = 0.0
+    weights[1::7, 0] = 0.0
+    for n_columns in (1, 3):
+        some = weights[:, :n_columns] if n_columns > 1 else weights[:, :1] * (weights[:, 1:2] > 0.0)
+        labels = tuple(map(float, range(max(n_columns, 2))))
+        bias = np.zeros(n_columns)
+        model = LinearModel(some, bias, -1.0, labels, "L2R_LR", 1, {})
+        model.save(tmp_path / "m")
+        assert (tmp_path / "m").stat().st_size < model.weights.nbytes  # sparse
+        tracemalloc.start()
+        try:
+            with open(tmp_path / "m", "rb") as stream:
+                found = native.read("m", stream)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < model.weights.nbytes + (4 << 20)
+        np.testing.assert_array_equal(found.weights, model.weights)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"3", b"null", b"{}"])

@@ -10,6 +10,7 @@ from liblinear import liblinear_program
 
 from blocklinear.cli.commands import convert as convert_command
 from blocklinear.cli.commands import predict as predict_command
+from blocklinear.cli.main import main
 from blocklinear.errors import (
     DamagedError,
     InputError,
@@ -18,6 +19,7 @@ from blocklinear.errors import (
     StorageError,
     UsageError,
 )
+from blocklinear.model import liblinear, native
 from blocklinear.model import predict as predict_module
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.predict import predict_stream, text_memory
@@ -231,6 +233,26 @@ def test_standard_output(model, rows, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Stdout(BrokenPipeError()))
     with pytest.raises(BrokenPipeError):
         predict_stream(model, [str(rows)], "-")
+
+
+@pytest.mark.parametrize("format", ["native", "liblinear"])
+def test_a_budget_is_refused_before_weights_are_read(model, tmp_path, monkeypatch, format, capsys):
+    """A process whose memory is limited to the budget was killed meanwhile."""
+    model.save(tmp_path / "m", format=format)
+    (tmp_path / "rows").write_text("1 1:1\n")
+    monkeypatch.setattr(native._Sparse, "fill", lambda *_: pytest.fail("weights are read"))
+    monkeypatch.setattr(native._Members, "read", _only({"header", "bias_weights"}))
+    monkeypatch.setattr(liblinear._Text, "numbers", lambda *_: pytest.fail("weights are read"))
+    command = ["predict", str(tmp_path / "rows"), str(tmp_path / "m"), str(tmp_path / "o")]
+    assert main([*command, "--memory", "90M"]) == 7
+    assert "give it --memory" in capsys.readouterr().err
+
+
+def _only(names, read=native._Members.read):
+    """Return what reads such members of a file, and fails at others."""
+    return lambda source, name, *rest: (
+        read(source, name, *rest) if name in names else pytest.fail(f"{name} is read")
+    )
 
 
 def test_memory_left_for_text(model):

@@ -13,6 +13,7 @@ from blocklinear.numerals import counted
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
+    from blocklinear.model.parameters import WeightsToRead
     from blocklinear.model.predict import PredictionReport
     from blocklinear.outputs import Output
     from blocklinear.tables.predict import TableReport
@@ -99,24 +100,21 @@ def run(args: argparse.Namespace) -> int:
     BlocklinearError
         If anything goes wrong; OUT is not written then.
     """
-    from blocklinear.memory import parse_size  # late: --help stays fast
-    from blocklinear.model.linear import LinearModel
-    from blocklinear.model.predict import predict_stream, text_memory
+    from blocklinear.model.linear import LinearModel  # late: --help stays fast
+    from blocklinear.model.predict import predict_stream
     from blocklinear.outputs import Output
     from blocklinear.text import TextOptions
 
     output = Output(args.output, [args.input, args.model])
-    model = LinearModel.load(args.model)
+    room: dict[str, int] = {}
+    model = LinearModel.load(args.model, lambda found: room.update(_room(args, found)))
     if "recipe" in model.metadata:
-        return _predict_table(args, model, output)
+        return _predict_table(args, model, output, room)
     if args.keep:
         raise UsageError("--keep is for tables", "predict a table with a model of tables")
-    chosen: dict[str, Any] = reading(args)
+    chosen: dict[str, Any] = reading(args) | room
     if args.threads is not None:
         chosen["threads"] = args.threads
-    if args.memory is not None:
-        memory = parse_size(args.memory)
-        chosen["memory_bytes"] = text_memory(model.weights.nbytes, model.n_columns, memory)
     # a bar would be drawn between lines that go to the same terminal
     mixed = output.is_stdout and sys.stdout.isatty()
     with Console(args.quiet or mixed, "predict") as console:
@@ -140,21 +138,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _predict_table(args: argparse.Namespace, model: "LinearModel", output: "Output") -> int:
-    """Predict a table by the recipe of the model."""
+def _room(args: argparse.Namespace, found: "WeightsToRead") -> dict[str, int]:
+    """Return what --memory leaves for process and text, or tables; or it is refused."""
     from blocklinear.memory import parse_size
     from blocklinear.model.predict import text_memory
+
+    if args.memory is None:
+        return {}
+    least: tuple[Any, ...] = ()
+    if found.of_tables:
+        from blocklinear.tables.arrow import ARROW_BYTES
+
+        least = 2 * ARROW_BYTES, "tables"
+    memory = parse_size(args.memory)
+    return {"memory_bytes": text_memory(found.n_bytes, found.n_columns, memory, *least)}
+
+
+def _predict_table(
+    args: argparse.Namespace, model: "LinearModel", output: "Output", room: dict[str, int]
+) -> int:
+    """Predict a table by the recipe of the model."""
     from blocklinear.options import TextOptions
-    from blocklinear.tables.arrow import ARROW_BYTES
     from blocklinear.tables.predict import predict_tables
 
     refuse_text_options(args)
-    options: dict[str, Any] = given(threads=args.threads, expect_rows=args.expect_rows)
-    if args.memory is not None:
-        memory = parse_size(args.memory)
-        options["memory_bytes"] = text_memory(
-            model.weights.nbytes, model.n_columns, memory, 2 * ARROW_BYTES, "tables"
-        )
+    options: dict[str, Any] = given(threads=args.threads, expect_rows=args.expect_rows) | room
     with Console(args.quiet, "predict") as console:
         report = predict_tables(
             model,
