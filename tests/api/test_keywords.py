@@ -34,7 +34,7 @@ def test_keywords_are_options(store):
 @pytest.mark.parametrize("names", [["spam", "ham"], [2**60, 2**60 + 1]])
 def test_weights_are_those_of_classes_as_they_were_given(tmp_path, names):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    X, y = rng.normal(size=(60, 20)), rng.integers(0, 2, 60)
     stores = []
     for name, labels in (("given", np.array(names)[y]), ("numbers", y)):
         with blocklinear.StoreWriter(tmp_path / name) as writer:
