@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 Integers = NDArray[np.int64]
 _ENOUGH_ENTRIES = 1 << 17  # for a thread: fewer take less time than it does
-_PRECISE = 1e-5  # gaps below it need columns in double precision
+PRECISE = 1e-5  # gaps below it need columns in double precision
 TOGETHER = 128
 """Features that are solved for together at first: their products cost about one pass."""
 PRODUCT_BYTES = 32
@@ -37,8 +37,13 @@ def column_type(manifest: Manifest, options: TrainOptions) -> type:
 
     Columns only choose steps: what has come of these is evaluated on rows.
     """
-    precise = options.gap is None or options.tolerance is not None or options.gap < _PRECISE
+    precise = options.gap is None or options.tolerance is not None or options.gap < PRECISE
     return np.float64 if precise and manifest.dtype == "float64" else np.float32
+
+
+def rounds_values(manifest: Manifest, options: TrainOptions) -> bool:
+    """Return whether values in columns have less than their precision."""
+    return np.dtype(column_type(manifest, options)).name != manifest.dtype
 
 
 def most_together(width: int) -> int:
@@ -286,7 +291,7 @@ class ColumnCache:
         if not np.isfinite([new.max(initial=0.0), new.min(initial=0.0)]).all():
             raise InputError(
                 "values, or -B, are too large for the single precision that --gap allows",
-                f"scale the data, or give a --gap below {_PRECISE:g}",
+                f"scale the data, or give a --gap below {PRECISE:g}",
             )
         self._first = len(self.features)
         if self.filed:
