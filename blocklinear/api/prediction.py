@@ -138,9 +138,11 @@ def predict(
     """
     found = model_of(model)
     if not _is_text(rows):
-        if output is not None or options is not None or settings or strict or report:
+        given = (output, options, positive)
+        if any(value is not None for value in given) or settings or strict or report:
             raise UsageError(
-                "rows in memory are predicted without output, report, strict and options of text",
+                "rows in memory are predicted without output, report, positive, strict and options "
+                "of text",
                 "leave them out, or give the path of LIBSVM text",
             )
         decisions = found.decision_function(rows).reshape(-1, found.n_columns)

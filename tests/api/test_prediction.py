@@ -73,7 +73,8 @@ def test_more_classes_and_values(store, rows, tmp_path):
 
 
 def test_what_does_not_go_together(model, store, rows, tmp_path):
-    for wrong in ({"output": tmp_path / "o"}, {"strict": True}, {"index_base": 1}):
+    wrongs = ({"output": tmp_path / "o"}, {"strict": True}, {"index_base": 1}, {"positive": 1})
+    for wrong in wrongs:
         with pytest.raises(UsageError, match="rows in memory"):
             blocklinear.predict(np.ones((2, 3)), model, **wrong)
     with pytest.raises(UsageError, match="give output"):
