@@ -117,9 +117,9 @@ class BlockStore:
         check_name(path)
         if isinstance(path, str) and is_url(path):
             folder = mirrored(path, None if cache is None else Path(cache), cache_bytes)
-        else:
-            folder = Path(path)
-        store = cls(folder, Manifest.load(folder))
+            store = cls(folder, Manifest.load(folder))
+        else:  # an object outlasts a change of the working directory
+            store = cls(Path(path).absolute(), Manifest.load(Path(path)))
         if store.blocks_folder.is_symlink():
             raise DamagedError(
                 f"{store.blocks_folder}: is a link, which could lead anywhere",

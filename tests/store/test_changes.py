@@ -140,6 +140,14 @@ def test_one_writer_at_a_time(tmp_path, which):
         assert store.verify().faults == []  # readers go on
 
 
+def test_an_open_store_outlasts_a_change_of_the_working_directory(tmp_path, monkeypatch):
+    folder = make_store(tmp_path).folder
+    monkeypatch.chdir(folder.parent)
+    store = BlockStore.open(folder.name)
+    monkeypatch.chdir("/")
+    assert store.verify().faults == []
+
+
 @pytest.mark.parametrize("which", range(4))
 def test_what_is_no_store(tmp_path, which):
     (tmp_path / "more").write_bytes(MORE)
