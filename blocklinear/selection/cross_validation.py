@@ -65,9 +65,9 @@ UNCHANGED = 5
 """A search ends when so many steps in a row changed nothing that matters."""
 ALIKE = 0.01
 """Relative difference, of norms of weights and of predicted values, that does not matter."""
-_ROW_BYTES, _DEALT_BYTES = 28, 36
+_ROW_BYTES, _STRATIFIED_BYTES = 28, 36
 """What all rows take, each, in the end: label, prediction, place in the input, and what sorting
-these takes; and while classes are dealt to folds."""
+these takes; and while folds are stratified."""
 _ROWS_AT_A_TIME = 1 << 16
 _FOLD_BYTES, _UNSCORED_BYTES = 112, 4
 """What a row takes while its fold is scored, which sorts decision values; and any row then."""
@@ -371,7 +371,7 @@ class _Validation:
         store, options, n = self.store, self.options, self.store.manifest.n_rows
         largest = -(-n // self.n_folds) if assigned is None else int(np.bincount(assigned).max())
         of_rows = max(
-            (_DEALT_BYTES if stratify else _ROW_BYTES) * n,
+            (_STRATIFIED_BYTES if stratify else _ROW_BYTES) * n,
             _UNSCORED_BYTES * n + _FOLD_BYTES * largest,
         )
         least = PROCESS_BYTES + store.fetching_bytes + of_rows
