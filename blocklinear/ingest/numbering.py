@@ -28,6 +28,7 @@ LEAST_MAP_BYTES = 1 << 20
 UNKNOWN = 0xFFFFFFFF
 """No number of a feature."""
 _PAGE_BYTES = 4 * features.PAGE
+_INDICES_AT_A_TIME = 1 << 18
 _NONE = np.empty(0, np.uint32)
 
 
@@ -131,8 +132,16 @@ def table_of(indices: Indices | None) -> Table | None:
     """Return the table of features whose indices are given by their numbers; None of None."""
     if indices is None:
         return None
-    n_pages = len(np.unique(indices >> np.uint32(features.PAGE_BITS)))
-    return Table(indices, _stop(indices), n_pages * _PAGE_BYTES)
+    return Table(indices, _stop(indices), _table_bytes(indices))
+
+
+def _table_bytes(indices: Indices) -> int:
+    """Return what the table of features of such indices takes."""
+    pages = np.zeros((_stop(indices) >> features.PAGE_BITS) + 1, np.bool_)
+    for start in range(0, len(indices), _INDICES_AT_A_TIME):
+        some = indices[start : start + _INDICES_AT_A_TIME]
+        pages[some >> np.uint32(features.PAGE_BITS)] = True
+    return int(np.count_nonzero(pages)) * _PAGE_BYTES
 
 
 def _stop(indices: Indices) -> int:
@@ -171,12 +180,11 @@ class Numbering:
         self._held: list[Rows] | None = [] if known is None else None
         self._n_rows = self._nnz = 0
         self.n_known = 0 if known is None else len(known)
-        try:
-            indices = _NONE if known is None else known
-            capacity = map_bytes(memory_bytes)
-            self._table = Table(indices, max(stop, _stop(indices)), capacity)
-        except TableFullError:
-            raise self._too_large(self.n_known) from None
+        indices, capacity = _NONE if known is None else known, map_bytes(memory_bytes)
+        taken = _table_bytes(indices)
+        if taken > capacity:
+            raise self._too_large(self.n_known, taken)
+        self._table = Table(indices, max(stop, _stop(indices)), capacity)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -256,15 +264,18 @@ class Numbering:
         try:
             self._table.extend(indices, chosen)
         except TableFullError:
-            raise self._too_large(len(self)) from None
+            taken = map_bytes(self._memory_bytes)
+            raise self._too_large(len(self), taken, 2 * taken) from None
 
-    def _too_large(self, n_features: int) -> MemoryBudgetError:
-        taken = map_bytes(self._memory_bytes)
+    def _too_large(self, n_features: int, taken: int, wanted: int = 0) -> MemoryBudgetError:
+        """Return what says that a table takes too much, and a budget that holds `wanted` of it."""
+        least = max(taken, wanted)
+        said = "all that" if wanted else "more than"
         return MemoryBudgetError(
             f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
-            f"all that the budget of {exact_size(self._memory_bytes)} leaves for it next to the "
+            f"{said} the budget of {exact_size(self._memory_bytes)} leaves for it next to the "
             f"program, which takes {format_size(PROCESS_BYTES)}, and the rows on their way",
-            f"give --memory {enough(PROCESS_BYTES + 2 * taken / MAP_SHARE)} or more, as rows that "
+            f"give --memory {enough(PROCESS_BYTES + least / MAP_SHARE)} or more, as rows that "
             "follow may have other features; or split with --hash-bits, or fewer of them",
         )
 

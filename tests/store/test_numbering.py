@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
@@ -431,3 +432,13 @@ def test_writing_the_numbers_of_many_features_takes_little_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 3 * len(indices)  # two planes of bytes; with four times that for one, 6
+
+
+def test_a_budget_that_is_named_holds_the_features_of_the_store():
+    """One that held twice as much as the last one was named, again and again."""
+    known = np.arange(0, 5_000_000, 9, dtype=np.uint32)
+    with pytest.raises(MemoryBudgetError, match="after 555556 features the table") as caught:
+        Numbering(90 << 20, 5_000_000, known.copy())
+    least = int(re.search(r"--memory (\d+)M", caught.value.fix)[1])
+    assert 160 < least < 200
+    assert len(Numbering(least << 20, 5_000_000, known.copy())) == len(known)
