@@ -21,6 +21,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.text import Rows, read_rows
 
 Floats = NDArray[np.float64]
+_VALUES_AT_A_TIME = 1 << 18  # decision values
 
 
 class HeldOut:
@@ -73,19 +74,28 @@ class HeldOut:
     def score(self, weights: Floats, bias: float) -> Score:
         """Compare what float64[n_features + 1, M] `weights` say with the labels."""
         columns = weights.reshape(len(weights), -1)
-        decisions = np.empty((len(self._labels), columns.shape[1]))
-        decision_values(
-            self._indptr, *self._entries, self._index_base, columns[:-1], bias * columns[-1],
-            decisions,
-        )  # fmt: skip
+        score = RegressionErrors() if self._task.solver.regression else AccuracyCounter()
+        n, step = len(self._labels), max(_VALUES_AT_A_TIME // columns.shape[1], 1)
+        if self._task.solver.regression:  # sums of parts are rounded otherwise
+            step = max(n, 1)
+        for start in range(0, n, step):
+            labels = self._labels[start : start + step]
+            decisions = np.empty((len(labels), columns.shape[1]))
+            decision_values(
+                self._indptr[start : start + len(labels) + 1], *self._entries, self._index_base,
+                columns[:-1], bias * columns[-1], decisions,
+            )  # fmt: skip
+            score.add(labels, self._predicted(decisions))
+        return score
+
+    def _predicted(self, decisions: Floats) -> Floats:
+        """Return the labels that decision values stand for, or values themselves."""
         if self._task.solver.regression:
-            errors = RegressionErrors()
-            errors.add(self._labels, decisions[:, 0])
-            return errors
-        counter, one = AccuracyCounter(), columns.shape[1] == 1
+            return decisions[:, 0]
+        one = decisions.shape[1] == 1
         chosen = np.where(decisions[:, 0] > 0, 0, 1) if one else decisions.argmax(axis=1)
-        counter.add(self._labels, np.array(self._task.labels)[chosen])
-        return counter
+        found: Floats = np.array(self._task.labels)[chosen]
+        return found
 
 
 def _rows(

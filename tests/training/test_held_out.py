@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -186,3 +187,26 @@ def test_without_rows_there_is_no_score(make):
     for report in heard.of(OuterIteration):
         assert (report.accuracy, report.mean_squared_error) == (None, None)
         assert math.isfinite(report.gap)
+
+
+def test_scores_of_many_classes_take_little_memory(tmp_path):
+    """Decision values of all rows and classes were there at once, and no plan had room for them."""
+    n = 500
+    text = "".join(f"{k % n} {k % 7 + 1}:1\n" for k in range(20 * n))
+    store = split_text(tmp_path, text)
+    options = TrainOptions()
+    path = tmp_path / "store.svm"
+    task = make_problem(store.manifest, options)
+    found = HeldOut(str(path), store, task, options, 1 << 30)
+    weights = np.random.default_rng(0).standard_normal((8, n))
+    tracemalloc.start()
+    try:
+        score = found.score(weights, 0.0)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20  # 40 MB
+    chosen = weights[:7].argmax(axis=1)
+    labels = np.array(task.labels)
+    expected = sum(labels[chosen[k % 7]] == k % n for k in range(20 * n))
+    assert (score.correct, score.rows) == (expected, 20 * n)
