@@ -196,7 +196,7 @@ def test_scores_of_many_classes_take_little_memory(tmp_path):
     store = split_text(tmp_path, text)
     options = TrainOptions()
     path = tmp_path / "store.svm"
-    task = make_problem(store.manifest, options)
+    task = make_task(store.manifest, options)
     found = HeldOut(str(path), store, task, options, 1 << 30)
     weights = np.random.default_rng(0).standard_normal((8, n))
     tracemalloc.start()
