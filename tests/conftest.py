@@ -1,6 +1,8 @@
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +54,13 @@ def all_processors():
     os.sched_setaffinity(0, PROCESSORS)
     yield
     os.sched_setaffinity(0, one)
+
+
+@pytest.fixture(scope="module")
+def disk():
+    """A folder on disk: in a cgroup, what is written to one in memory would count."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ _NEWTON = items(
 _L1 = fields(
     {
         "noted": flag, "active": items(count), "features": items(count), "filed": flag,
-        "models": _ITERATES,
+        "rounded": flag, "models": _ITERATES,
     }
 )  # fmt: skip
 _METHOD = fields(

@@ -19,7 +19,6 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.l1.columns import rounds_values
 from blocklinear.solvers.newton import costs
 from blocklinear.solvers.protocol import (
     Abandoned,
@@ -102,9 +101,9 @@ class Run(ABC):
 
     def __post_init__(self) -> None:
         self.stopping = Stopping(self.options)
-        solver = SOLVERS[self.options.solver]
-        self.stopping.one_target = solver.regression and len(self.manifest.labels or ()) == 1
-        self.stopping.single = solver.l1 and rounds_values(self.manifest, self.options)
+        self.stopping.one_target = (
+            SOLVERS[self.options.solver].regression and len(self.manifest.labels or ()) == 1
+        )
         self._best = self.solver.current().copy() if self.options.patience else np.zeros(0)
         self._best_at, self._best_score = 0, -math.inf
         self._checkpoint, self._saved = Checkpoint(self.folder), False

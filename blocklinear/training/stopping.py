@@ -12,11 +12,9 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.problems import ONE_CLASS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.l1.columns import PRECISE
 from blocklinear.solvers.protocol import Estimate, attributes, take_attributes
 
 ADVICE = "scale the data, lower C, or try another solver"
-SINGLE = f"give a --gap below {PRECISE:g}, which takes double precision; else {ADVICE}"
 ONE_TARGET = "all rows have the same target, of which there is nothing to learn"
 DOUBT = 1.2
 """The factor by which an estimate of P - D from some rows may be too small.
@@ -64,7 +62,6 @@ class Stopping:
     ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
     one_target : bool         whether all rows of a regression have the same target: the optimum may
                               be 0 then, where no relative gap is small
-    single : bool             whether steps are chosen by values in less than their precision
     spent_s : float           of the time limit, on models that were trained before
     """
 
@@ -72,7 +69,7 @@ class Stopping:
         self.options = options
         self.roomier: Callable[[], int | None] = lambda: None
         self.ends_with_newton = True
-        self.one_target = self.single = False
+        self.one_target = False
         self.spent_s = 0.0
         self._scale = DOUBT  # of gaps to their estimates from some rows
         self._moved, self._best = 0, [math.inf] * 3  # the last iteration that brought anything
@@ -224,8 +221,6 @@ class Stopping:
             advice = ONE_TARGET
         elif self.options.solver == ONE_CLASS:
             advice = "scale the data"
-        elif self.single:
-            advice = SINGLE
         if seen.final:
             return Ending(f"{done}, where rounding ends it", advice=advice)
         idle = report.outer - self._moved

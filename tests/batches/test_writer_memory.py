@@ -1,13 +1,10 @@
 """What appending takes in memory, where the system counts it and kills whoever takes more."""
 
-import importlib.util
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
+from bench.conftest import load
 
-LIMITS = Path(__file__).parents[2] / "bench" / "limits.py"
 PROGRAM = """
 import sys
 import numpy as np
@@ -33,37 +30,18 @@ print(writer.store.manifest.n_rows, "rows")
 """
 
 
-@pytest.fixture(scope="module")
-def limits():
-    name = "limits"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, LIMITS)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-@pytest.fixture
-def disk():
-    """A folder on disk: what is written to one in memory would count."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        yield Path(folder)
-
-
 @pytest.mark.parametrize(
     ("kind", "n_batches", "rows"), [("sparse", 40, 655_360), ("dense", 60, 245_760)]
 )
-def test_appending_keeps_to_its_memory(disk, limits, kind, n_batches, rows):
+def test_appending_keeps_to_its_memory(disk, kind, n_batches, rows):
     """13 and 20 million entries, which take 160 and 200 MB in memory, below 224 MiB."""
-    program = disk / "program.py"
+    limits, program = load("limits"), disk / "program.py"
     program.write_text(PROGRAM)
     with limits.limited(cold=False) as run:  # kernels are compiled where there is memory for it
-        run([sys.executable, program, kind, "1", disk / "few"], capture=True)
+        run([sys.executable, program, kind, "1", disk / f"{kind} few"], capture=True)
     try:
         with limits.limited(memory="224M", cold=False) as run:
-            done = run(
-                [sys.executable, program, kind, str(n_batches), disk / "store"], capture=True
-            )
+            done = run([sys.executable, program, kind, str(n_batches), disk / kind], capture=True)
     except limits.LimitsUnavailable as reason:
         pytest.skip(str(reason))
     assert (done.returncode, done.oom_kills) == (0, 0), done.stderr

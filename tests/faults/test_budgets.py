@@ -5,13 +5,11 @@ much, which counts page cache and the code of libraries too, it has to come to i
 small, but such that one kind of array is large next to what the program itself takes.
 """
 
-import random
 import re
 
 import numpy as np
 import pytest
 from bench.conftest import load
-from effort import EXTENSIVE
 from programs import COMMAND, GUARD_S
 
 from blocklinear.cli.main import main
@@ -38,16 +36,13 @@ CASES = {
     "split wide rows": "split {wide_text} {new}",
     "transpose": "transpose {wide} --force",
 }
-FAILED_ONCE = ["cv", "predict"]
-OTHERS = sorted(set(CASES).difference(FAILED_ONCE))
-CHOSEN = FAILED_ONCE + (OTHERS if EXTENSIVE else random.Random(7).sample(OTHERS, 4))
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def data(disk):
     """Text, stores and models, by the names that they have in commands."""
-    folder, rng = tmp_path_factory.mktemp("budgets"), np.random.default_rng(0)
-    made = {name: folder / name for name in
+    rng = np.random.default_rng(0)
+    made = {name: disk / name for name in
             ("rows", "wide", "text", "wide_text", "weights", "model", "model_text")}  # fmt: skip
     features, labels = rng.integers(1, 1000, ROWS), rng.choice([-1, 1], ROWS)
     lines = (f"{y} {j}:1\n" for y, j in zip(labels.tolist(), features.tolist(), strict=True))
@@ -70,13 +65,14 @@ def data(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("case", CHOSEN)
-def test_the_least_budget_suffices(case, data, tmp_path, capsys):
+@pytest.mark.parametrize("case", CASES)
+def test_the_least_budget_suffices(case, data, disk, capsys):
     """Budgets are asked for in this process, which compiles what is not compiled yet."""
     limits = load("limits")
 
     def arguments(budget, number):
-        names = data | {"new": tmp_path / f"new{number}", "run": f"{tmp_path.name}-{number}"}
+        name = re.sub(r"\W", "-", f"{case} {number}")
+        names = data | {"new": disk / name, "run": name}
         command = [word.format(**names) for word in CASES[case].split()]
         return [*command, "--memory", budget, "-q"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from blocklinear.errors import InputError
 from blocklinear.kernels import l1 as kernels
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 Integers = NDArray[np.int64]
 _ENOUGH_ENTRIES = 1 << 17  # for a thread: fewer take less time than it does
-PRECISE = 1e-5  # gaps below it need columns in double precision
+_PRECISE = 1e-5  # gaps below it need columns in double precision
 TOGETHER = 128
 """Features that are solved for together at first: their products cost about one pass."""
 PRODUCT_BYTES = 32
@@ -37,13 +37,8 @@ def column_type(manifest: Manifest, options: TrainOptions) -> type:
 
     Columns only choose steps: what has come of these is evaluated on rows.
     """
-    precise = options.gap is None or options.tolerance is not None or options.gap < PRECISE
+    precise = options.gap is None or options.tolerance is not None or options.gap < _PRECISE
     return np.float64 if precise and manifest.dtype == "float64" else np.float32
-
-
-def rounds_values(manifest: Manifest, options: TrainOptions) -> bool:
-    """Return whether values in columns have less than their precision."""
-    return np.dtype(column_type(manifest, options)).name != manifest.dtype
 
 
 def most_together(width: int) -> int:
@@ -99,7 +94,8 @@ class ColumnCache:
         self.features = np.zeros(0, np.uint32)
         self.starts = np.zeros(1, np.int64)
         capacity += manifest.n_rows if bias > 0.0 else 0
-        self.capacity, self._folder, self._dtype = capacity, folder, dtype
+        self.capacity, self._folder, self._dtype = capacity, folder, np.dtype(dtype)
+        self._of_data = np.dtype(manifest.dtype)
         self._files: list[ScratchArray] = []
         self._base = 0  # of those being collected: the entry that `jumps` begins with
         self._make_room(capacity)
@@ -131,6 +127,24 @@ class ColumnCache:
     def filed(self) -> bool:
         """Whether columns are in a file."""
         return bool(self._files)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether values have less than their precision."""
+        return self._dtype != self._of_data
+
+    def keep_precision(self) -> None:
+        """Drop all columns; those that follow have values in their precision, in as much memory."""
+        room, before = self.capacity + 2 * self._n_rows, self._entry_bytes
+        self._dtype = self._of_data
+        self.capacity = max(room * before // self._entry_bytes - 2 * self._n_rows, 0)
+        self._drop_all()
+        if self.filed:
+            self._close_files()
+            self.use_file()
+        else:
+            self._make_room(0)  # two at a time do not fit
+            self._make_room(self.capacity)
 
     def holds(self, chosen: Integers) -> NDArray[np.bool_]:
         """Return which chosen columns memory holds at once, the first ones first; bool[m]."""
@@ -164,6 +178,10 @@ class ColumnCache:
     def _between(self) -> int:
         """The most entries of 0 in a column, which are between others that are far apart."""
         return max(self._n_rows - 2, 0) // kernels.FARTHEST
+
+    @property
+    def _entry_bytes(self) -> int:
+        return self.jumps.itemsize + self._dtype.itemsize
 
     def _make_room(self, size: int) -> None:
         self.jumps = np.zeros(size, np.uint16)
@@ -214,8 +232,12 @@ class ColumnCache:
     def close(self) -> None:
         """End the threads, and give up the file."""
         self._pool.shutdown()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for file in self._files:
             file.close()
+        self._files = []
 
     def want(self, features: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         """Make room for columns of features; as many as fit, the first ones first.
@@ -229,10 +251,13 @@ class ColumnCache:
         room = self._half if self.filed else self.capacity
         missing = features[self.slots[features] < 0]
         if not self.filed and self.starts[-1] + self._room(missing).sum() > self.capacity:
-            self.slots[self.features] = -1
-            self.features, self.starts = self.features[:0], self.starts[:1]
+            self._drop_all()
             missing = features
         self._add(missing[np.cumsum(self._room(missing)) <= room])
+
+    def _drop_all(self) -> None:
+        self.slots[self.features] = -1
+        self.features, self.starts, self._first = self.features[:0], self.starts[:1], 0
 
     def use_file(self) -> None:
         """Keep columns in a file from now on."""
@@ -241,7 +266,7 @@ class ColumnCache:
         size = int(self.starts[-1])
         jumps, values = self.jumps[:size], self.values[:size]
         self._make_room(0)
-        types = {"jumps": np.uint16, "values": self._dtype}
+        types: dict[str, DTypeLike] = {"jumps": np.uint16, "values": self._dtype}
         self._files = [
             ScratchArray(self._folder / f"column-{name}.work", dtype)
             for name, dtype in types.items()
@@ -291,7 +316,7 @@ class ColumnCache:
         if not np.isfinite([new.max(initial=0.0), new.min(initial=0.0)]).all():
             raise InputError(
                 "values, or -B, are too large for the single precision that --gap allows",
-                f"scale the data, or give a --gap below {PRECISE:g}",
+                f"scale the data, or give a --gap below {_PRECISE:g}",
             )
         self._first = len(self.features)
         if self.filed:

@@ -64,6 +64,10 @@ class L1Iterate(Iterate):
         self.starved = False
         self.work = 0
 
+    def go_on(self) -> None:
+        """Go on where rounding ended it, as columns are more precise from now on."""
+        self.final, self._idle = False, 0
+
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
         if not self._penalty.free_bias:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from blocklinear.errors import storage_errors
 from blocklinear.store.files import created, write_all
@@ -32,7 +32,7 @@ class ScratchArray:
         Also by `append`, if there is no space: reading the map cannot fail then.
     """
 
-    def __init__(self, path: Path, dtype: type[np.number]) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self._path = path
         with storage_errors(path, "write"):
             self._stream = created(path)

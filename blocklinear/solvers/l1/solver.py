@@ -93,6 +93,7 @@ class L1Regularized(CertifiedPasses):
         own = {
             "noted": self._noted, "active": self._active,
             "features": self._columns.features.tolist(), "filed": self._columns.filed,
+            "rounded": self._columns.rounded,
             "models": [model.state for model in self._models],
         }  # fmt: skip
         shares = self._shares([[k] for k in range(len(self._models))])
@@ -111,6 +112,8 @@ class L1Regularized(CertifiedPasses):
         if not known or len(np.unique(features)) < len(features):
             raise ValueError("a column is of no feature, or of one that has another")
         self._resumed, self._filed = features, own["filed"]
+        if self._columns.rounded and not own["rounded"]:
+            self._columns.keep_precision()
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -186,6 +189,11 @@ class L1Regularized(CertifiedPasses):
         self._improve(dict(zip(descending, lists, strict=True)), cut_short)
         if any(self._models[k].starved for k in descending):
             columns.use_file()
+        ended = [self._models[k] for k in descending if self._models[k].final]
+        if ended and columns.rounded:  # by the rounding of columns, it may be
+            columns.keep_precision()
+            for model in ended:
+                model.go_on()
         if any(not columns.complete(features).all() for features in lists):
             used = np.any([self._W[k] != 0.0 for k in descending], axis=0) & (counts > 0)
             columns.want(_in_turn(lists, len(counts)), np.flatnonzero(used))
