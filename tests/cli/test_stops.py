@@ -153,7 +153,7 @@ def test_damaged_checkpoints(cli, refused, store, tmp_path, damage):
     generation = json.loads((folder / "checkpoint.json").read_bytes())["checkpoint"]["generation"]
     arrays = sorted(folder.glob(f"*.{generation}"))
     paths = [folder / "checkpoint.json", *arrays]
-    assert [path.stem for path in paths] == ["checkpoint", "alpha", "ranges", "w"]
+    assert [path.stem for path in paths] == ["checkpoint", "alpha-0", "ranges-0", "w-0"]
     for path in paths if damage != "gone" else paths[1:]:
         intact = path.read_bytes()
         data = bytearray(intact)

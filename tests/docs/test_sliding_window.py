@@ -80,7 +80,7 @@ class Window:
                 if self._fail != f"before {arguments[0]}":
                     signals = []
                     if self._fail == f"stopped in {arguments[0]}":
-                        signals = [("store/runs", 2, signal.SIGTERM)]
+                        signals = [(self.store / "runs", 2, signal.SIGTERM)]
                     status, text = self._starter.run(*arguments, signals=signals, cwd=self.folder)
                 if self._fail == f"after {arguments[0]}":
                     status = 6

@@ -44,9 +44,9 @@ def test_the_report_as_json_and_as_a_table():
 def test_scoring_takes_what_a_budget_leaves_for_it(n_folds, weighted):
     n, rng = 200_000, np.random.default_rng(0)
     folds = SimpleNamespace(all=(np.arange(n) % n_folds).astype(np.int32))
-    decisions = SimpleNamespace(all=rng.standard_normal(n))
+    decisions = SimpleNamespace(table=rng.standard_normal((n, 1)))
     labels, weights = np.where(rng.random(n) < 0.5, 1.0, -1.0), rng.random(n)
-    found = Predictions((1.0, -1.0), 1, n_folds, folds, decisions, 1.0)
+    found = Predictions((1.0, -1.0), n_folds, folds, decisions, 1.0)
     tracemalloc.start()
     try:
         found.scores(0, labels, weights if weighted else None)

@@ -315,7 +315,8 @@ def test_a_limit_counts_only_once_the_rate_is_known():
 def a_run(store, options, switched_at=None, costs=(), **memory):
     """A run of descent that has not begun, with a memory plan that is changed so."""
     plan = replace(plan_memory(store.manifest, options), **memory)
-    folder, solver = store.folder / "runs" / "none", SimpleNamespace(costs=costs)
+    solver = SimpleNamespace(task=SimpleNamespace(grid=costs))
+    folder = store.folder / "runs" / "none"
     run = GroupRun(
         store.manifest, options, plan, solver, None, folder, Heard(), lambda: False, None
     )

@@ -24,7 +24,8 @@ def add_parser(commands: Any) -> None:
         "--block-size",
         type=size,
         metavar="SIZE",
-        help="size of a block in memory (default: that of the blocks that hold most of the data)",
+        help="size of a block in memory (default: that of the blocks that hold most of the data); "
+        "the command takes some 80M and one and a half times as much",
     )
     parser.add_argument(
         "--merge-batches",
