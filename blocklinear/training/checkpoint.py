@@ -98,7 +98,7 @@ class Checkpoint:
                     "use a newer blocklinear, give --restart to delete it, or another --run NAME",
                 )
             if body["format"] != FORMAT:
-                raise self.damaged(f"its format is {body['format']}, not {FORMAT}")
+                raise self.damaged(f"format {body['format']} of an older blocklinear, not {FORMAT}")
             _BODY(body, "")
             self._generation, self._files = body["generation"], body["files"]
             # they make names of files, which are to be in this folder

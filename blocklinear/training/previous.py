@@ -246,7 +246,7 @@ def _read_previous(folder: Path, options: TrainOptions) -> tuple[Previous | None
         checkpoint.tidy()
     except (DamagedError, LookupError, TypeError, ValueError):
         discard(folder)
-        return None, "has a damaged checkpoint"
+        return None, "has a checkpoint that is damaged, or of an older blocklinear"
     why = _why_unusable(found, options)
     return (None, why) if why else (found, "")
 
