@@ -183,19 +183,14 @@ def cross_validate(
             "learn",
             "train a model for each nu, and predict rows that are known to be outliers",
         )
-    options = dataclasses.replace(
-        options,
-        resume=False,
-        restart=False,
-        warm_start=False,
-        checkpoint_s=math.inf if by is None else TrainOptions().checkpoint_s,
-    )
     with store.lock():
         store = BlockStore.open(store.folder)
         manifest = store.manifest
         with label_places(store):
             labels = make_models(manifest, options).labels
         _check(options, labels, metric, n_folds, stratify)
+        saved_s = math.inf if by is None else TrainOptions().checkpoint_s
+        options = dataclasses.replace(options, restart=False, checkpoint_s=saved_s)
         _check_search(options, costs, first_cost)
         _check_assigned(assigned, manifest.n_rows, n_folds)
         positive = positive_class(labels, positive, store.named)
@@ -245,6 +240,8 @@ def _check(
         (options.solver == CRAMMER_SINGER, "-s 4"),
         (options.evaluate is not None, "--eval"),
         (options.sample_blocks is not None, "--sample-blocks"),
+        (options.resume, "--resume"),
+        (options.warm_start, "--warm-start"),
         (stratify and not labels, "--stratify of a regression, which has no classes"),
     ):
         if given:

@@ -557,7 +557,7 @@ def test_what_is_refused(two, how, message):
 @pytest.mark.parametrize(
     "changes",
     [{"solver": 4}, {"method": "pegasos"}, {"average": True}, {"epochs": None},
-     {"selection": "avsf"}, {"sample_blocks": 2}],
+     {"selection": "avsf"}, {"sample_blocks": 2}, {"resume": True}, {"warm_start": True}],
     ids=str,
 )  # fmt: skip
 def test_options_that_it_does_not_know(two, changes):
