@@ -114,7 +114,7 @@ def test_bytes_depend_on_the_seed_alone(shapes, generate, tmp_path, shape):
 
     texts = []
     for source, jobs in ((made, 1), (small_chunks, 1), (small_chunks, 4), (other, 1)):
-        generate.generate(source, out, n_bytes=100_000, jobs=jobs)
+        generate.generate(source, out, n_bytes=500_000, jobs=jobs)
         texts.append(out.read_bytes())
     assert texts[0] == texts[1] == texts[2] != texts[3]
 
