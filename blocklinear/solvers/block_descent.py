@@ -285,7 +285,7 @@ class BlockDescent(Solver):
         self, stream: Iterable[Loaded], enough: float | None
     ) -> Certificate | float:
         duals, proofs = self._each(lambda v: v.duals), self._proofs(ends=enough is None)
-        n_rows, gaps, self.light = self._manifest.n_rows, np.zeros(len(self)), list[int]()
+        n_rows, gaps, self.heavy = self._manifest.n_rows, np.zeros(len(self)), dict[int, bool]()
         for loaded in stream:
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
             if not self.counted.all():  # the outer iteration ended before
@@ -293,8 +293,8 @@ class BlockDescent(Solver):
             if enough is None:
                 continue
             before, gaps = gaps, self._relative_gaps(duals, [proof.least() for proof in proofs])
-            if (gaps - before).max() <= enough * loaded.group.n_rows / n_rows:
-                self.light += loaded.group.blocks
+            heavy = bool((gaps - before).max() > enough * loaded.group.n_rows / n_rows)
+            self.heavy |= dict.fromkeys(loaded.group.blocks, heavy)
             if gaps.min() > enough:
                 left = [proof.remaining(n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))

@@ -359,7 +359,8 @@ class GroupRun(Run):
 
     An outer iteration ends `early` if its goal is reached before all groups had their turn. Number
     `first`[0] begins with the blocks `first`[1], and does not end before them: after a warm start
-    those with new rows; after a certificate in vain all but those that add little to the gap.
+    those with new rows; after a certificate in vain those that it found to add much to the gap, and
+    those that it did not come to, but for those that had their turn if others had none.
     """
 
     solver: Solver
@@ -458,9 +459,11 @@ class GroupRun(Run):
     def learn(self, found: Certificate | float, seen: Estimate) -> None:
         """Take note of a certificate in vain, and let blocks that may be the reason come first."""
         super().learn(found, seen)
-        outer, light = self.outer + 1, set(self.solver.light)
+        outer, heavy = self.outer + 1, self.solver.heavy
         drawn = block_order(self.options.seed, self._order(outer), len(self.manifest.blocks))
-        self.first = outer, [block for block in drawn.tolist() if block not in light]
+        groups = self.block_groups(self.outer)[: self.done] if self.early else []
+        had_turn = set().union(*groups)
+        self.first = outer, [b for b in drawn.tolist() if heavy.get(b, b not in had_turn)]
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""
