@@ -3,8 +3,8 @@
     python bench/guard.py                             compare with the expected counts
     python bench/guard.py --update --reason "TEXT"    make the counts found the expected ones
 
-Small problems of all kinds are trained: bundled sets, and generated ones with fixed seeds. Counted
-are, of all passes over the data or over a part of it:
+Small problems of all kinds are split and trained, each with several seeds: bundled sets, and
+generated ones. Counted are, of all passes over the data or over a part of it:
 
 * `solved`, `certified`, `other`: entries (nonzeros) of the rows that were given to kernels of
   solvers, to those of certificates, and to all others, each as often as it was;
@@ -14,17 +14,19 @@ are, of all passes over the data or over a part of it:
 * `outer`: outer iterations;
 * `certificates`: tried, and `in_vain`: those given up, or whose gap is above the one asked for.
 
-The guard fails when a count is 10 % above the expected one, or at all above one that is expected to
-be 0. Such a change is to be made in the same commit, by `--update` with the reason, which the file
-of the expected counts (`bench/guard.json`) keeps. A count 10 % below is reported; `--update` has
-the guard hold it from then on. Processors round differently, so that a run may take an outer
-iteration more on one: of counts found on several, the largest are the expected ones.
+The guard fails when a count, summed over seeds, is 10 % above the expected one, or at all above one
+that is expected to be 0. Such a change is to be made in the same commit, by `--update` with the
+reason, which the file of the expected counts (`bench/guard.json`) keeps. A count 10 % below is
+reported; `--update` has the guard hold it from then on. Processors round differently, by which a
+run may take an outer iteration more, as with another seed. So a count has changed only if it has by
+two standard errors, as counts with several seeds tell these; most do not depend on the seed.
 """
 
 import argparse
 import contextlib
 import inspect
 import json
+import math
 import sys
 import tempfile
 import threading
@@ -58,12 +60,14 @@ from blocklinear.memory import PROCESS_BYTES, WEIGHT_VECTORS
 from blocklinear.store.prefetch import GroupLoader
 
 EXPECTED = BENCH / "guard.json"
-TOLERATED = 1.1
-"""Times the expected count."""
+TOLERATED, STANDARD_ERRORS = 1.1, 2.0
+"""Times the expected count; and by how many of these it must differ."""
+SEEDS = range(4)
 KERNELS = "blocklinear.kernels."
 ROOMY = 1 << 30
 GRID = (0.01, 0.1, 1.0, 10.0)
-Counts = dict[str, int]
+Counts = dict[str, list[int]]
+"""Of each seed."""
 Expected = dict[str, Counts]
 
 
@@ -91,7 +95,7 @@ class Counter:
             "certificates",
             "in_vain",
         )
-        self.counts: Counts = dict.fromkeys(names, 0)
+        self.counts = dict.fromkeys(names, 0)
         self._gap = gap
         self._lock = threading.Lock()  # models are solved by several threads
 
@@ -190,7 +194,7 @@ class Rows:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._stores: dict[tuple[str, int | None], BlockStore] = {}
+        self._stores: dict[tuple[str, int, int], BlockStore] = {}
 
     def text(self, name: str) -> Path:
         """Return LIBSVM text: a bundled set, or generated rows."""
@@ -206,18 +210,18 @@ class Rows:
             generate(make_shape("text", seed, n_classes, n_features), path, n_rows=n_rows)
         return path
 
-    def store(self, name: str, blocks: int | None = None) -> BlockStore:
+    def store(self, name: str, blocks: int, seed: int) -> BlockStore:
         """Return a store; those that are asked for again are not made again."""
-        key = name, blocks
+        key = name, blocks, seed
         if key not in self._stores:
-            self._stores[key] = self.new_store(name, blocks)
+            self._stores[key] = self.new_store(*key)
         return self._stores[key]
 
-    def new_store(self, name: str, blocks: int | None) -> BlockStore:
+    def new_store(self, name: str, blocks: int, seed: int) -> BlockStore:
         """Make a store of one's own."""
         folder = Path(tempfile.mkdtemp(dir=self._folder)) / "store"
         text = TextOptions(threads=2, memory_bytes=ROOMY)
-        return split([self.text(name)], folder, SplitOptions(text=text, blocks=blocks))
+        return split([self.text(name)], folder, SplitOptions(text=text, blocks=blocks, seed=seed))
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,11 @@ class Case:
     kind: str = "train"
 
     def count(self, rows: Rows) -> Counts:
-        """Train; what a case needs before that is not counted."""
+        """Train with each seed; what a case needs before that is not counted."""
+        found = [replace(self, options=replace(self.options, seed=k))._count(rows) for k in SEEDS]
+        return {name: [counts[name] for counts in found] for name in found[0]}
+
+    def _count(self, rows: Rows) -> dict[str, int]:
         store, options = self._prepared(rows)
         counter = Counter(options.gap or 0.0)
         with counting(counter):
@@ -249,11 +257,11 @@ class Case:
         return counter.counts
 
     def _prepared(self, rows: Rows) -> tuple[BlockStore, TrainOptions]:
-        blocks = 40 if self.spare_bytes else 4
+        key = self.rows, 40 if self.spare_bytes else 4, self.options.seed
         if self.kind != "warm":
-            store = rows.store(self.rows, blocks)
+            store = rows.store(*key)
             return store, self._asked(store)
-        store = rows.new_store(self.rows, blocks)
+        store = rows.new_store(*key)
         train(store, self._asked(store))
         text = TextOptions(threads=2, memory_bytes=ROOMY, index_base="auto")
         store = add(store, [rows.text(f"more {self.rows}")], AddOptions(text, blocks=4))
@@ -328,7 +336,7 @@ def measure(wanted: Iterable[Case], shown: Callable[[str, float], None]) -> Expe
 
 @dataclass(frozen=True)
 class Change:
-    """A count that differs by 10 % or more from the expected one."""
+    """A count that differs by 10 % or more from the expected one, both of all seeds."""
 
     case: str
     what: str
@@ -351,12 +359,19 @@ def compare(expected: Expected, found: Expected) -> list[Change]:
     """Return what changed by 10 % or more; of a case that is not known nothing is expected."""
     changes = []
     for case, counts in found.items():
-        for what, n in counts.items():
-            before = expected.get(case, {}).get(what, 0)
-            if n >= TOLERATED * before > 0 or n * TOLERATED <= before or (n > 0 == before):
-                change = Change(case, what, before, n)
-                changes += [change] if n != before else []
+        for what, of_seeds in counts.items():
+            known = expected.get(case, {}).get(what, [0])
+            before, n = sum(known), sum(of_seeds)
+            much = n >= TOLERATED * before or n * TOLERATED <= before
+            error = 0.0 if known == [0] else math.sqrt(_variance(known) + _variance(of_seeds))
+            if much and abs(n - before) > STANDARD_ERRORS * error:
+                changes.append(Change(case, what, before, n))
     return changes
+
+
+def _variance(of_seeds: list[int]) -> float:
+    """Return the variance of the sum of counts, estimated from how much they differ."""
+    return len(of_seeds) * float(np.var(of_seeds, ddof=1))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -433,7 +448,8 @@ def main(argv: list[str] | None = None) -> int:
     found, known = measure(wanted, seconds.__setitem__), load(args.expected)
     if args.verbose:
         header = ("case", *next(iter(found.values()), {}), "seconds")
-        print_table(header, [(k, *v.values(), round(seconds[k], 2)) for k, v in found.items()])
+        rows = [(k, *map(sum, v.values()), round(seconds[k], 2)) for k, v in found.items()]
+        print_table(header, rows)
     if args.update:
         dump(args.expected, updated(known, found, args.reason))
         print(f"written: {args.expected}")
