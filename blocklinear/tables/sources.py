@@ -16,11 +16,18 @@ import numpy as np
 
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
+from blocklinear.memory import format_size
 from blocklinear.tables.arrow import CELL_BYTES, arrow
 from blocklinear.tables.pages import UnknownPageError, read_dictionary
 from blocklinear.tables.values import LONGEST_VALUE, Part
 
 _CSV_BLOCK_BYTES = 1 << 20
+"""The first so many bytes of CSV tell the types of its columns, and no row has more."""
+_CSV_SMALL_BLOCK_BYTES = 1 << 18
+"""CSV with short rows is read in blocks of so many bytes: pyarrow reads 32 of them ahead. With
+blocks of a megabyte, a split of 300,000 rows of 110 bytes took 60 MB more."""
+_SHORT_ROW_BYTES = 256
+"""Blocks of fewer than a thousand rows take longer: of 70 rows of a thousand columns, twice."""
 _PARQUET_BUFFER_BYTES = 1 << 16
 _OWN_THREAD_ENOUGH = 3
 """With so many threads, Parquet is read by the one that asks for it: reading takes 1.9 of the 7
@@ -40,6 +47,10 @@ class WrongValue(InputError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.what, self.fix, self.column)
+
+
+class _LongRow(InputError):
+    """A row of a CSV does not fit in a block."""
 
 
 class Source(ABC):
@@ -247,8 +258,13 @@ class _Csv(Source):
         self._delimiter = "\t" if tabs else ","
         self._kinds = kinds
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
-        with self._placed(), self._open([], text)[0] as reader:
-            self.schema = reader.schema
+        with self._placed():
+            with self._text() as stream:  # the second block tells where the first one ends
+                head = stream.read(2 * _CSV_BLOCK_BYTES)
+            with self._reader(arrow().BufferReader(head), _CSV_BLOCK_BYTES, [], text) as reader:
+                self.schema = reader.schema
+        short = len(head) < _SHORT_ROW_BYTES * head.count(b"\n")
+        self._block_bytes = [_CSV_SMALL_BLOCK_BYTES, _CSV_BLOCK_BYTES][not short :]
         for place, field in enumerate(self.schema):
             if kinds.get(field.name) == "timestamp" and str(field.type) == "date32[day]":
                 midnight = field.with_type(arrow().timestamp("s"))  # what has no time has this
@@ -256,22 +272,23 @@ class _Csv(Source):
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
 
-    def _open(self, names: Sequence[str], types: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Open it for reading; of all columns if none are named; infer the other types.
+    def _text(self, file: Any = None) -> Any:
+        """Open the text, decompressed, of the file or of one that is open."""
+        return arrow().input_stream(file or self.path, self._compression, 1 << 16)
 
-        Returns
-        -------
-        reader : pyarrow CSVStreamingReader
-        file : pyarrow OSFile     it tells how far it was read
+    def _reader(
+        self, text: Any, block_bytes: int, names: Sequence[str], types: Mapping[str, Any]
+    ) -> Any:
+        """Return a CSVStreamingReader of these columns; of all if none are named.
+
+        Types that are not given are inferred from the first block.
         """
-        import pyarrow as pa
         import pyarrow.csv as arrow_csv
 
-        file = pa.OSFile(self.path)
-        reader = arrow_csv.open_csv(
-            pa.input_stream(file, self._compression, 1 << 16),
-            arrow_csv.ReadOptions(use_threads=True, block_size=_CSV_BLOCK_BYTES),
-            arrow_csv.ParseOptions(delimiter=self._delimiter),
+        return arrow_csv.open_csv(
+            text,
+            arrow_csv.ReadOptions(use_threads=True, block_size=block_bytes),
+            arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(
                 include_columns=list(names),
                 column_types=dict(types),
@@ -280,7 +297,6 @@ class _Csv(Source):
                 quoted_strings_can_be_null=False,
             ),
         )
-        return reader, file
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
         """Yield the rows."""
@@ -295,23 +311,42 @@ class _Csv(Source):
                 types[name] = pa.float64() if pa.types.is_integer(kind) else kind
         whole = {n for n in names if pa.types.is_integer(self.schema.field(n).type)}
         first = 1
-        with self._placed():
-            reader, file = self._open(names, types)
-        with reader:
-            while True:
+        for batch, bytes_read in self._batches(names, types):
+            for start in range(0, batch.num_rows, n_rows):
+                rows = batch.slice(start, n_rows)
+                columns = _columns(rows, names)
+                part = _Lines(self.path, first, columns, rows.num_rows, bytes_read, self._line_of)
+                _refuse_rounded(part, whole)
+                yield part
+                first += rows.num_rows
+
+    def _batches(self, names: Sequence[str], types: Mapping[str, Any]) -> Iterator[tuple[Any, int]]:
+        """Yield record batches of all rows, and how many bytes of the file were read by then.
+
+        Where a row is too long for small blocks, those after it are read in large ones.
+        """
+        done = 0
+        for block_bytes in self._block_bytes:
+            n_before, done = done, 0
+            try:
                 with self._placed():
-                    batch = next(reader, None)
-                if batch is None:
-                    break
-                for start in range(0, batch.num_rows, n_rows):
-                    rows = batch.slice(start, n_rows)
-                    columns = _columns(rows, names)
-                    part = _Lines(
-                        self.path, first, columns, rows.num_rows, file.tell(), self._line_of
-                    )
-                    _refuse_rounded(part, whole)
-                    yield part
-                    first += rows.num_rows
+                    file = arrow().OSFile(self.path)
+                    reader = self._reader(self._text(file), block_bytes, names, types)
+                with reader:
+                    while True:
+                        with self._placed():
+                            batch = next(reader, None)
+                        if batch is None:
+                            return
+                        rest = batch.slice(max(n_before - done, 0))
+                        done += batch.num_rows
+                        if rest.num_rows:
+                            yield rest, file.tell()
+            except _LongRow as error:
+                if block_bytes == _CSV_BLOCK_BYTES:
+                    line = self._long_line()
+                    place = self.path if line is None else f"{self.path}, line {line}"
+                    raise InputError(f"{place}: {error.what}", error.fix) from error
 
     @contextlib.contextmanager
     def _placed(self) -> Iterator[None]:
@@ -320,6 +355,12 @@ class _Csv(Source):
             with _as_input(self.path):
                 yield
         except InputError as error:
+            if "straddling" in error.what:
+                raise _LongRow(
+                    f"a row of more than {format_size(_CSV_BLOCK_BYTES)}, or a quotation mark that "
+                    "is not closed",
+                    "correct it, or write long rows as Parquet or Arrow",
+                ) from error
             column = re.search(r"column #(\d+): (.*)", error.what)
             name = None if column is None else self.schema.names[int(column[1])]
             if column is not None and "UTF8" in column[2]:
@@ -337,10 +378,8 @@ class _Csv(Source):
 
     def _not_utf8(self, column: str) -> InputError:
         """Return the error for text that is not UTF-8, with its line."""
-        import pyarrow as pa
-
         place = self.path
-        with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
+        with self._text() as stream:
             for number, line in enumerate(io.BufferedReader(stream), 1):
                 try:
                     line.decode()
@@ -368,23 +407,36 @@ class _Csv(Source):
                 return line
         return None
 
+    def _long_line(self) -> int | None:
+        """Return the line of the first row that does not fit in a block; None if all do."""
+        for line, cells in self._lines():
+            if not cells or sum(len(cell.encode()) for cell in cells) > _CSV_BLOCK_BYTES:
+                return line
+        return None
+
     def _line_of(self, row: int) -> int:
         """Return in which line a row begins, counted from 1, without the header."""
         return next(line for k, (line, _) in enumerate(self._lines()) if k == row)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows, the header first, and in which line each begins: some have several."""
-        import pyarrow as pa
+        """Yield the rows, the header first, and in which line each begins: some have several.
 
-        before = csv.field_size_limit(_CSV_BLOCK_BYTES)  # pyarrow has none but that of a block
+        A row with a value that does not fit in a block is the last one, without its cells.
+        """
+        first, before = (
+            1,
+            csv.field_size_limit(_CSV_BLOCK_BYTES),
+        )  # pyarrow has none but that of a block
         try:
-            with pa.input_stream(self.path, self._compression, 1 << 16) as stream:
+            with self._text() as stream:
                 text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
-                lines, first = csv.reader(text, delimiter=self._delimiter), 1
+                lines = csv.reader(text, delimiter=self._delimiter)
                 for cells in lines:
                     if cells:
                         yield first, cells
                     first = lines.line_num + 1
+        except csv.Error:
+            yield first, []
         finally:
             csv.field_size_limit(before)
 

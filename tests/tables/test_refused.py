@@ -358,3 +358,13 @@ def test_a_pipe_is_no_table(tmp_path, where):
     (file,) = find_files([str(tmp_path / where)])
     with pytest.raises(StorageError, match=r"rows\.csv: is not a regular file"):
         open_source(file, {})
+
+
+@pytest.mark.parametrize("row", ['1,0,"' + "a" * 3_000_000 + '"', '1,0,"a'], ids=["long", "open"])
+@pytest.mark.parametrize("n_before", [3, 200_000])
+def test_a_row_of_csv_that_no_block_holds(tmp_path, row, n_before):
+    text = "x,y,t\n" + "7,1,a\n" * n_before + row + "\n" + "8,1,b\n" * 500_000
+    (tmp_path / "t.csv").write_text(text)
+    message = rf"t.csv, line {n_before + 2}: a row of more than 1M, or a quotation mark that is not"
+    with pytest.raises(InputError, match=message):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y", drop=("t",)))

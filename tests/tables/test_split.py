@@ -23,6 +23,7 @@ from blocklinear.recipe import Recipe  # noqa: E402
 from blocklinear.tables.hashing import hash_text, seed_of  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
+from blocklinear.tables.sources import Found, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
 
 from .build import make_table, write  # noqa: E402
@@ -345,3 +346,34 @@ def test_the_features_of_a_model_have_the_names_of_columns(tmp_path):
     pytest.importorskip("matplotlib")
     drawn = model.plot_weights(top=5).axes[0].get_yticklabels()
     assert [label.get_text() for label in drawn] == names[:5]
+
+
+def csv_parts(path, names):
+    return open_source(Found(str(path), {}), {}).read(names, 1 << 16)
+
+
+def test_values_of_csv_with_line_ends_are_read_in_any_block(tmp_path):
+    n, values = 50_000, ["a\nb, c", 'd\n\n"e"']
+    (tmp_path / "t.csv").write_text("x,t\n" + '1,"a\nb, c"\n2,"d\n\n""e"""\n' * n)
+    for part in csv_parts(tmp_path / "t.csv", ["t"]):
+        assert set(part.columns["t"].to_pylist()) == set(values)
+        n -= part.n_rows / 2
+    assert n == 0
+
+
+def test_a_row_of_csv_that_is_longer_than_the_others(tmp_path):
+    """It does not fit in the blocks that short rows are read in."""
+    n = 60_000
+    rows = [f"{k},a" for k in range(2 * n)]
+    rows[n] = f"{n},{'long' * 100_000}"
+    (tmp_path / "t.csv").write_text("x,t\n" + "\n".join(rows) + "\n")
+    parts = csv_parts(tmp_path / "t.csv", ["x", "t"])
+    found = np.concatenate([part.columns["x"].to_numpy() for part in parts])
+    np.testing.assert_array_equal(found, np.arange(2 * n))
+
+
+def test_csv_is_not_read_far_ahead(tmp_path):
+    """pyarrow reads 32 blocks ahead, however long it takes to use the first one."""
+    (tmp_path / "t.csv").write_text("x,y\n" + "1.25,0\n3.75,1\n" * 2_000_000)
+    parts = csv_parts(tmp_path / "t.csv", ["x", "y"])
+    assert next(parts).bytes_read <= 40 << 18
