@@ -426,6 +426,16 @@ def test_steps_that_are_to_be_short_do_not_go_on(tmp_path, monkeypatch):
     assert True in tried
 
 
+@pytest.mark.parametrize("seed", [0, 2])
+def test_steps_that_are_to_be_short_solve_for_no_features_together(tmp_path, seed):
+    """Once no row had a loss, all weights went to 0 together, which no part of a step can."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3, 100)) * 10.0 ** rng.integers(-6, 7, 100)
+    problem = Problem(X, np.array([1.0, -1.0, 1.0]), 5, cost=10.0, l1_ratio=0.5)
+    model = train(split_problem(tmp_path, problem, 1), problem.options(gap=1e-3, max_outer=20))
+    assert model.metadata["stopped"] == "converged"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_least_value_along_a_direction_is_found(seed):
     rng = np.random.default_rng(seed)

@@ -212,7 +212,8 @@ class Descent:
     def _model_step(self, enough: float) -> tuple[Floats, float]:
         """Minimise the quadratic model until no violation of its optimality is above `enough`.
 
-        Or until a pass gains little, compared with all. Return the step and the largest violation.
+        Or until a pass gains little, compared with all. Damped steps solve for no features
+        together, as their products are not damped. Return the step and the largest violation.
         """
         matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
         self._together, self._products = self._together[:0], self._products[:0, :0]
@@ -226,7 +227,7 @@ class Descent:
             fallen += fell
             if worst <= enough or fell <= _LAST_GAIN * fallen or self._cut_short():
                 break
-            if worst > 0.5 * left:
+            if worst > 0.5 * left and not self._damped:
                 self._join_frequent(matter, self.work - before)
                 others, block = self._divided(matter)
             left = worst
