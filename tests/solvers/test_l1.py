@@ -515,6 +515,26 @@ def test_columns_of_which_a_single_one_does_not_fit(
     assert model.metadata["stopped"] == "converged"
 
 
+@each_solver
+def test_no_file_is_begun_where_memory_holds_all_columns(tmp_path, monkeypatch, solver):
+    """The first steps have no columns, as none was asked for: that is no lack of memory."""
+    begun = []
+    monkeypatch.setattr(ColumnCache, "use_file", lambda self: begun.append(self))
+    problem = sparse_problem(solver=solver)
+    model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-6))
+    assert model.metadata["stopped"] == "converged"
+    assert not begun
+
+
+def test_features_far_from_0_at_a_large_cost(tmp_path):
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((100, 5))
+    labels = np.where(Z @ rng.standard_normal(5) + rng.standard_normal(100) > 0.0, 1.0, -1.0)
+    problem = Problem(1000.0 + 10.0 * Z, labels, 5, cost=1e5, bias=1.0)
+    model = train(split_problem(tmp_path, problem, 2), problem.options(gap=5e-6, max_outer=60))
+    assert model.metadata["stopped"] == "converged"
+
+
 def test_a_full_disk_is_told_of(tmp_path, hardly_any_room, monkeypatch):
     def full(stream, data):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -41,8 +41,8 @@ class L1Iterate(Iterate):
     ----------
     violation, first_violation : float  sums over all features
     work : int                entries processed for steps so far
-    starved : bool            whether nothing moved, and columns were missing: others may take all
-                              the room each time
+    starved : bool            whether nothing moved twice in a row, and columns were missing: the
+                              pass in between did not bring them, as others took all the room
     """
 
     saved = (*Iterate.saved, "_dual", "_orders", "_idle", "_forcing", "work")
@@ -189,5 +189,5 @@ class L1Iterate(Iterate):
         elif not cut_short():
             self._idle += 1
         self.final = self._idle > 2 and not missing
-        self.starved = self._idle > 0 and missing
+        self.starved = self._idle > 1 and missing
         self._balance()
