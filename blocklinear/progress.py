@@ -2,7 +2,6 @@
 
 import math
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from blocklinear.events import Event, OuterIteration, TextProgress, TransposeProgress
@@ -29,12 +28,7 @@ class ProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.close()
 

@@ -1,7 +1,6 @@
 """Progress and warnings for people, on stderr."""
 
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from blocklinear.errors import shown
@@ -60,12 +59,7 @@ class Console:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _print(self, line: str) -> None:

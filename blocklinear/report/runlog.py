@@ -4,7 +4,6 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from types import TracebackType
 from typing import IO, Any, Self
 
 from blocklinear.errors import UsageError, storage_errors
@@ -72,12 +71,7 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._stream is not None:
             self._stream.close()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -98,12 +97,7 @@ class GroupLoader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._reader.stop()
         self._ahead.shutdown(cancel_futures=True)
         self._decoders.shutdown(cancel_futures=True)
