@@ -48,7 +48,7 @@ def plan(
     WrongTypeError
         If an argument is of the wrong type, or an option is unknown.
     UsageError
-        If an input is a stream.
+        If there are no inputs, one is a stream, or `workers` is below 1.
     InputError
         If the text is malformed.
     DamagedError, StorageError

@@ -195,7 +195,7 @@ def check(
     WrongTypeError
         If an argument is of the wrong type, or an option is unknown.
     UsageError
-        If there are no inputs.
+        If there are no inputs, or `index_base` is "auto" and one is a stream.
     StorageError
         If an input cannot be read.
 

@@ -36,40 +36,7 @@ def add(
 ) -> BlockStore:
     """Add LIBSVM text to a store: all of its rows, or none if anything fails.
 
-    Rows go to new blocks. Index base, hashing, normalisation, precision, compression and seed are
-    those of the store; there may be new features and new labels.
-
-    Parameters
-    ----------
-    store : BlockStore or path
-    inputs : path or sequence of paths
-        Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
-    options : AddOptions
-    listener : callable
-        Called with `SplitProgress`, `Warned` and `BatchPresent` events.
-
-    Returns
-    -------
-    BlockStore
-        The store with the new batch.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    InputError
-        If the text is malformed or holds no rows.
-    MismatchError
-        If the store has one of the inputs already, or another index base; if only the rows of the
-        store, or only the new ones, have weights; with `AddOptions.if_absent`, if there is a batch
-        of that name with other rows.
-    UsageError
-        If there is a batch of that name, or there are no inputs.
-    BusyError
-        If another process writes to the store or trains on it.
-    MemoryBudgetError
-        If training could not hold the weights of the features.
-    StorageError
+    See `blocklinear.add` for arguments and errors.
     """
     options, inputs = options or AddOptions(), path_list(inputs)
     check_options(options, AddOptions)
@@ -227,10 +194,8 @@ def commit_batch(
 ) -> BlockStore:
     """Make a further batch part of a store; `classes` are those of all labels, if not as before.
 
-    Raises
-    ------
-    MismatchError
-        If the labels of the store are text, and the batch has a number that stands for none.
+    MismatchError is raised if the labels of the store are text, and the batch has a number that
+    stands for none.
     """
     m = old.manifest
     classes = m.given if classes is None else classes
@@ -320,10 +285,7 @@ def _refuse_other(what: str, has: int, asked: int | str) -> None:
 def is_present(store: BlockStore, inputs: Paths, options: AddOptions, listener: Listener) -> bool:
     """Say whether `options.if_absent` is set and a batch has these files already; tell which.
 
-    Raises
-    ------
-    MismatchError
-        If there is a batch of the name asked for, with other rows.
+    MismatchError is raised if there is a batch of the name asked for, with other rows.
     """
     digests = _Seen(store.manifest, allowed=True).digests
     return _Present(store, options).look_at(inputs, digests, listener)

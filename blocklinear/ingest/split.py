@@ -44,35 +44,9 @@ def split(
 ) -> BlockStore:
     """Split LIBSVM text into a store of randomly assigned, compressed blocks.
 
-    The text is read once. The store is written to a hidden folder in the same place and renamed
-    when it is complete; if anything fails, that folder is deleted.
-
-    Parameters
-    ----------
-    inputs : path or sequence of paths
-        Files in order, plain or gz, bz2, xz, zst; ``-`` is standard input.
-    store : path
-        Folder to make.
-    options : SplitOptions
-    listener : callable
-        Called with `SplitProgress` and `Warned` events.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    UsageError
-        If there are no inputs.
-    InputError
-        If the text is malformed or holds no rows.
-    MismatchError
-        If `store` exists and `options.force` is not set, or it is not a store.
-    BusyError
-        If another process is splitting to `store`, or writing to it.
-    MemoryBudgetError
-        If training could not hold the weights of the features (see `TextOptions.max_features`), or
-        the number of blocks is too large for the budget.
-    StorageError
+    See `blocklinear.split` for what is not said here, and for the errors. The store is written to a
+    hidden folder in the same place and renamed when it is complete; if anything fails, that folder
+    is deleted.
     """
     options = options or SplitOptions()
     check_options(options, SplitOptions)
@@ -90,17 +64,14 @@ def make_store(
 ) -> BlockStore:
     """Split text into a store, as `split` does.
 
+    Errors are those of `split`.
+
     Parameters
     ----------
-    inputs, store, options, listener
-        As for `split`, but for ``options.force``.
-    check : callable
-        Raises an error if the store, whose folder is there, may not be replaced. Called before
-        work begins, and again when the new store is whole and the one there is locked.
-
-    Raises
-    ------
-    As `split` does.
+    inputs, store, options, listener    as for `split`, but for ``options.force``
+    check : callable          raises an error if the store, whose folder is there, may not be
+                              replaced. Called before work begins, and again when the new store is
+                              whole and the one there is locked
     """
     place = Path(store).absolute()  # it may be the current folder, which is another one then
     with new_store(store, check) as staging:
@@ -118,16 +89,12 @@ def new_store(store: str | os.PathLike[str], check: Callable[[Path], None]) -> I
 
     If anything goes wrong, the folder is removed, and what has the name stays as it is.
 
+    Errors are those of `split`.
+
     Parameters
     ----------
-    store : path
-        Name of the store.
-    check : callable
-        As for `make_store`.
-
-    Raises
-    ------
-    As `split` does.
+    store : path              name of the store
+    check : callable          as for `make_store`
     """
     target = _resolved(store)
     if not target.parent.is_dir():
@@ -252,15 +219,10 @@ def save(
 
     Parameters
     ----------
-    staging : Path
-    options : SplitOptions
-    batch : Batch
-    classes : mapping of float to str or int
-        Labels as they were given, where these are others than those of blocks.
-    names : sequence of str
-        Of the features of the input, the first ones; empty if they have none.
-    recipe : bytes
-        How tables become rows; empty if they do not.
+    classes : mapping of float to str or int      labels as they were given, where these are others
+                              than those of blocks
+    names : sequence of str   of the features of the input, the first ones; empty if they have none
+    recipe : bytes            how tables become rows; empty if they do not
     """
     sync_directory(staging / BLOCKS_NAME)
     named = write_names(staging, names) if names else {}

@@ -64,26 +64,7 @@ def plan(
 ) -> PlanReport:
     """Estimate what a split and a training will take, from a sample, in some seconds.
 
-    Parameters
-    ----------
-    source : path, paths or BlockStore
-        LIBSVM text, or a store; also on URLs.
-    train : TrainOptions
-        What is to be trained, with which memory.
-    split_options : SplitOptions
-        How text is to be split; its memory is that of `train`.
-    workers : int
-        Machines to estimate for next to one.
-    recalibrate : bool
-        Measure this machine again.
-
-    Raises
-    ------
-    UsageError
-        If there are no inputs, one is a stream, or `workers` is below 1.
-    InputError
-        If the text is malformed.
-    StorageError, DamagedError
+    See `blocklinear.plan` for arguments and errors. The memory of the split is that of `train`.
     """
     workers = check_count("workers", workers)
     options = train or TrainOptions()

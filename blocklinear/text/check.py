@@ -144,24 +144,8 @@ def check(
 ) -> CheckReport:
     """Read inputs as `split` does, and report what they contain and every problem.
 
-    Parameters
-    ----------
-    inputs : path or paths
-        ``-`` is standard input.
-    options : TextOptions
-        `on_error`, `expect_rows` and `expect_sha256` are ignored; too many features are noted
-        only.
-    listener : callable
-        Called with a `TextProgress` event after each piece of text.
-
-    Raises
-    ------
-    WrongTypeError
-        If an argument is of the wrong type.
-    UsageError
-        If there are no inputs, or `index_base` is "auto" and one is a stream.
-    StorageError
-        If an input cannot be read.
+    See `blocklinear.check` for arguments and errors. Of `options`, `on_error`, `expect_rows` and
+    `expect_sha256` are ignored; too many features are noted only.
     """
     options, inputs = options or TextOptions(), path_list(inputs)
     check_options(options, TextOptions)
