@@ -37,14 +37,10 @@ def load_for_splitting(
 
     Parameters
     ----------
-    dtype : {"float64", "float32"}
-        Of the values in the store.
-    quiet : bool
-        Whether to keep silent about it.
-    reshaping : bool
-        Whether rows are sorted, merged, hashed or normalised.
-    tables : bool
-        Whether rows are of tables.
+    dtype : {"float64", "float32"}      of the values in the store
+    quiet : bool              whether to keep silent about it
+    reshaping : bool          whether rows are sorted, merged, hashed or normalised
+    tables : bool             whether rows are of tables
     """
     parts = {"split"} | ({"reshape"} if reshaping or tables else set())
     _prepare(parts | ({"tables"} if tables else set()), dtype, quiet)
@@ -55,10 +51,8 @@ def load_for_columns(dtype: str, quiet: bool) -> None:
 
     Parameters
     ----------
-    dtype : {"float64", "float32"}
-        Of the values in the store.
-    quiet : bool
-        Whether to keep silent about it.
+    dtype : {"float64", "float32"}      of the values in the store
+    quiet : bool              whether to keep silent about it
     """
     _prepare({"transpose"}, dtype, quiet)
 
@@ -79,14 +73,9 @@ def load_for_training(
 
     Parameters
     ----------
-    manifest : Manifest
-    options : TrainOptions
-    quiet : bool
-    several : bool
-        Whether more than one model is trained, whatever the classes.
-    others : collection of str
-        Steps that are taken whatever the options: "evaluate", "text" for writing a large model for
-        LIBLINEAR.
+    several : bool            whether more than one model is trained, whatever the classes
+    others : collection of str          steps that are taken whatever the options: "evaluate",
+                              "text" for writing a large model for LIBLINEAR
     """
     many = several or (options.solver <= 7 and len(manifest.labels or ()) > 2)
     steps, newton, dual = {*others}, "newton-many" if many else "newton", "many" if many else "one"
@@ -135,9 +124,7 @@ def compile_in_processes(
 
     Parameters
     ----------
-    missing : collection of str
-    done : callable
-        Called after each overload.
+    done : callable           called after each overload
 
     Returns
     -------

@@ -32,10 +32,7 @@ def solver_number(text: str) -> int | str:
 def solver_of(solver: int | str | None, method: str | None) -> dict[str, Any]:
     """Return the options that a solver and a method given stand for.
 
-    Raises
-    ------
-    UsageError
-        If they contradict each other.
+    UsageError is raised if they contradict each other.
     """
     if solver != "auto":
         return given(solver=solver, method=method)
@@ -127,10 +124,7 @@ def add_class_weights(parser: Any) -> None:
 def label_of(text: str, classes: "Classes") -> float:
     """Return the number that a LABEL argument has in blocks and models.
 
-    Raises
-    ------
-    UsageError
-        If it is neither a label as it was given nor a number.
+    UsageError is raised if it is neither a label as it was given nor a number.
     """
     for number, label in classes.items():
         if text == str(label):

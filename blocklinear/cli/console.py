@@ -29,10 +29,8 @@ class Console:
 
     Parameters
     ----------
-    quiet : bool
-        Show warnings only.
-    task : str
-        Name of the bar for text and blocks.
+    quiet : bool              show warnings only
+    task : str                name of the bar for text and blocks
     """
 
     def __init__(self, quiet: bool, task: str = "split") -> None:

@@ -21,13 +21,9 @@ def check_choice(
 
     Of a store of tables, `source` is a table, a folder of them, or a pattern.
 
-    Raises
-    ------
-    InputError
-        If the text is malformed or has no rows; or a table does not fit the recipe.
-    MemoryBudgetError
-        If there is no memory for all models and the rows on their way.
-    StorageError
+    InputError is raised if the text is malformed or has no rows; or a table does not fit the
+    recipe. MemoryBudgetError is raised if there is no memory for all models and the rows on their
+    way. Raises StorageError, too.
     """
     from blocklinear.errors import InputError
     from blocklinear.ingest.provenance import label_places

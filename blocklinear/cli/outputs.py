@@ -36,12 +36,8 @@ class Outputs:
     ) -> Output:
         """Check an output, by a function of the caller too, and return it.
 
-        Raises
-        ------
-        UsageError
-            If it must not be overwritten, or another output goes there.
-        StorageError
-            If it cannot be written to.
+        UsageError is raised if it must not be overwritten, or another output goes there;
+        StorageError if it cannot be written to.
         """
         output = Output(name, self._inputs, appends)
         check(output)
@@ -65,9 +61,7 @@ class Outputs:
     def check_sources(self, manifest: Manifest) -> None:
         """Refuse to overwrite what a store was made from, wherever it was named.
 
-        Raises
-        ------
-        UsageError
+        Raises UsageError.
         """
         made_from = {
             (Path(source["path"]).name, source["size"], source["mtime_ns"])
@@ -91,15 +85,11 @@ class Outputs:
 def check_input(name: str | None, again: bool = False) -> None:
     """Refuse, before work begins, a file that will be read later and cannot be.
 
+    Raises UsageError and StorageError.
+
     Parameters
     ----------
-    name : str or None
-    again : bool
-        Whether it is read more than once, as a stream cannot be.
-
-    Raises
-    ------
-    UsageError, StorageError
+    again : bool              whether it is read more than once, as a stream cannot be
     """
     if name is None or (name == "-" and not again):
         return

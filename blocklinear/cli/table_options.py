@@ -66,10 +66,8 @@ def column_names(text: str) -> tuple[str, ...]:
 def table_options(args: argparse.Namespace) -> "TableOptions | None":
     """Return what is asked of tables; None if there is none.
 
-    Raises
-    ------
-    UsageError
-        If something is asked of tables, and no target is named; or of text, and one is.
+    UsageError is raised if something is asked of tables, and no target is named; or of text, and
+    one is.
     """
     if args.target is None:
         for name in _OTHERS:
@@ -94,9 +92,7 @@ def table_options(args: argparse.Namespace) -> "TableOptions | None":
 def refuse_text_options(args: argparse.Namespace) -> None:
     """Refuse options that are about text, where tables are read.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     if getattr(args, "weights", None) is not None:
         raise UsageError("--weights is for text", "name the column of weights: --weight")

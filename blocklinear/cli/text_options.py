@@ -71,9 +71,7 @@ def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None
 
     Parameters
     ----------
-    parser : argparse.ArgumentParser
-    expecting : bool
-        Whether to add the options about what the input should be.
+    expecting : bool          whether to add the options about what the input should be
     """
     group = parser.add_argument_group("accepted input")
     group.add_argument(
@@ -117,9 +115,7 @@ def add_text_options(parser: argparse.ArgumentParser, files: str) -> None:
 
     Parameters
     ----------
-    parser : argparse.ArgumentParser
-    files : str
-        Which arguments may be such text.
+    files : str               which arguments may be such text
     """
     group = parser.add_argument_group(f"how LIBSVM text is read ({files})")
     add_index_base(group, meaning="default: that of the store, or 1")

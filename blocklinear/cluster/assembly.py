@@ -70,28 +70,21 @@ def assemble(
 ) -> BlockReport | None:
     """Write a block.
 
+    Raises StorageError.
+
     Parameters
     ----------
-    job : SplitJob
-    number : int
-        Of the block.
-    slots : sequence of sequence of Share
-        What ranges have, in order, for each of the slots that the block is made of.
-    first_row, stop_row : int
-        Only rows of these numbers belong to it.
-    counted : bool
-        Whether labels are to be counted.
-    kept_empty : bool
-        Whether there is to be a block if it has no rows.
+    number : int              of the block
+    slots : sequence of sequence of Share         what ranges have, in order, for each of the slots
+                              that the block is made of
+    first_row, stop_row : int           only rows of these numbers belong to it
+    counted : bool            whether labels are to be counted
+    kept_empty : bool         whether there is to be a block if it has no rows
 
     Returns
     -------
     BlockReport or None
         None if there is no block.
-
-    Raises
-    ------
-    StorageError
     """
     with alone() as place:
         folder = job.shuffle / f"block-{secrets.token_hex(8)}"

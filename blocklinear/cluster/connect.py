@@ -40,10 +40,7 @@ _FROZEN_S = "30s"
 def n_local_workers(where: str) -> int | None:
     """Return N of ``local:N``, None of an address.
 
-    Raises
-    ------
-    UsageError
-        If it is neither.
+    UsageError is raised if it is neither.
     """
     match = _LOCAL.fullmatch(where)
     if match:
@@ -65,23 +62,16 @@ def connected(
 ) -> Iterator[Any]:
     """Yield a client of the cluster at an address, or of ``local:N`` workers made for it.
 
+    UsageError is raised if Dask is missing, or `where` is neither; ClusterError if nothing answers
+    there.
+
     Parameters
     ----------
-    where : str
-    meanwhile : callable
-        Called before: processes start during the call.
-    preload : str
-        Module that such processes have imported.
-    inside : bool
-        Whether the only worker of ``local:1`` may be a thread of this process. Its tasks must end
-        when they are no longer needed, as nobody can kill them; and its memory is that of all.
-
-    Raises
-    ------
-    UsageError
-        If Dask is missing, or `where` is neither.
-    ClusterError
-        If nothing answers there.
+    meanwhile : callable      called before: processes start during the call
+    preload : str             module that such processes have imported
+    inside : bool             whether the only worker of ``local:1`` may be a thread of this
+                              process. Its tasks must end when they are no longer needed, as nobody
+                              can kill them; and its memory is that of all
     """
     n_workers = n_local_workers(where)
     if n_workers is not None:
@@ -124,10 +114,7 @@ def run_on_workers(client: Any, function: Callable[..., object], *arguments: Any
 def import_distributed() -> Any:
     """Return Dask's package.
 
-    Raises
-    ------
-    UsageError
-        If it is not installed.
+    UsageError is raised if it is not installed.
     """
     try:
         import distributed
@@ -252,8 +239,7 @@ def _forked(preload: str) -> Iterator[None]:
 
     Parameters
     ----------
-    preload : str
-        The module.
+    preload : str             the module
     """
     before = multiprocessing.get_start_method(allow_none=True)
     environment = {name: os.environ.get(name) for name in _ENVIRONMENT}
@@ -280,9 +266,7 @@ def check_versions(client: Any) -> None:
     Tasks go to any of them, and are done again by another: parts would not fit each other, or a
     model have other bits than it has on one machine.
 
-    Raises
-    ------
-    ClusterError
+    Raises ClusterError.
     """
     import numba
     import numpy
@@ -308,9 +292,7 @@ def check_versions(client: Any) -> None:
 def check_client(client: Any) -> None:
     """Refuse what is no client, as the address of a scheduler.
 
-    Raises
-    ------
-    WrongTypeError
+    Raises WrongTypeError.
     """
     if not hasattr(client, "scheduler_info"):
         raise WrongTypeError(
@@ -324,10 +306,7 @@ def budget_of_worker(client: Any) -> int:
 
     Those of one machine share its memory; a limit that Dask keeps a worker to counts, too.
 
-    Raises
-    ------
-    ClusterError
-        If there is no worker, or one with other versions.
+    ClusterError is raised if there is no worker, or one with other versions.
     """
     check_versions(client)
     try:

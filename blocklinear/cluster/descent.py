@@ -69,12 +69,6 @@ class DistributedDescent(Trainee):
 
     ``len()`` is the number of models.
 
-    Parameters
-    ----------
-    job : Job
-    manifest : Manifest
-    engine : Engine
-
     Attributes
     ----------
     bias : float              value of the bias feature, 0 for none
@@ -218,15 +212,7 @@ class DistributedDescent(Trainee):
 
         Nothing of its weights is taken over, but for those of a bias that is free.
 
-        Parameters
-        ----------
-        previous : Previous
-        halt : callable
-
-        Raises
-        ------
-        Abandoned
-            If `halt` returned true meanwhile: then nothing has changed.
+        Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
         """
         job, engine = self._job, self._engine
         self.first = previous.next_round
@@ -255,10 +241,7 @@ class DistributedDescent(Trainee):
     def advance(self, halt: Callable[[], bool]) -> None:
         """Do a round.
 
-        Raises
-        ------
-        Abandoned
-            If `halt` returned true meanwhile: then nothing has changed.
+        Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
         """
         job, at, engine = self._job, self._at, self._engine
 
@@ -479,9 +462,8 @@ def best_steps(
 
     Parameters
     ----------
-    possible : float64[n_steps]
-        `Job.steps`.
-    W, moved : float64[n_features + 1, M]       w, and v of a step of 1
+    possible : float64[n_steps]         `Job.steps`
+    W, moved : float64[n_features + 1, M]         w, and v of a step of 1
     terms : float64[n_steps, M]         the sums, for each possible step
 
     Returns

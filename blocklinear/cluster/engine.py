@@ -28,10 +28,8 @@ class Engine:
     Parameters
     ----------
     client : distributed.Client
-    name : str
-        Of the run, in the names of tasks.
-    again : str
-        What to do where the cluster is gone.
+    name : str                of the run, in the names of tasks
+    again : str               what to do where the cluster is gone
 
     Attributes
     ----------
@@ -70,14 +68,11 @@ class Engine:
 
         Parameters
         ----------
-        begin : callable
-            Submits what all parts need, and returns what submits the task of a part and returns
-            its future. It is called again, with True, if an attempt fails.
-        n_parts : int
-        add : callable
-            Returns the sum of two neighbours.
-        halt : callable
-            Asked all the time: if it returns true, all is given up.
+        begin : callable          submits what all parts need, and returns what submits the task of
+                                  a part and returns its future. It is called again, with True, if
+                                  an attempt fails
+        add : callable            returns the sum of two neighbours
+        halt : callable           asked all the time: if it returns true, all is given up
 
         Raises
         ------
@@ -129,12 +124,8 @@ class Engine:
     def watch(self, halt: Callable[[], bool]) -> Callable[[], None]:
         """Return what is to be called again and again, and raises an error if there is no hope.
 
-        Raises
-        ------
-        Abandoned
-            If `halt` returned true.
-        ClusterError
-            If the scheduler is gone, or there have been no workers for a while.
+        Abandoned is raised if `halt` returned true; ClusterError if the scheduler is gone, or there
+        have been no workers for a while.
         """
         seen = asked = time.monotonic()
 
@@ -162,9 +153,7 @@ class Engine:
 
         One that dies meanwhile is left out.
 
-        Raises
-        ------
-        ClusterError
+        Raises ClusterError.
         """
         self.await_workers()
         check_versions(self._client)
@@ -189,9 +178,7 @@ class Engine:
     def await_workers(self) -> None:
         """Wait until there is a worker, for a while.
 
-        Raises
-        ------
-        ClusterError
+        Raises ClusterError.
         """
         if self._workers:
             return

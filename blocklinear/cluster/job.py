@@ -66,10 +66,7 @@ class Job:
     def folds(self, manifest: Manifest, blocks: Blocks) -> NDArray[np.int32]:
         """Read the folds of the rows of some blocks, int32[n].
 
-        Raises
-        ------
-        StorageError
-            If there is no such file, or it ends early.
+        StorageError is raised if there is no such file, or it ends early.
         """
         first, path = manifest.first_positions, self.run_folder / FOLDS
         with storage_errors(path, "read"):
@@ -96,12 +93,8 @@ class Job:
     def manifest(self) -> Manifest:
         """Read the manifest of the store.
 
-        Raises
-        ------
-        MismatchError
-            If it is not the store of the run.
-        DamagedError, StorageError
-            If there is none, or it cannot be read.
+        MismatchError is raised if it is not the store of the run. DamagedError and StorageError are
+        raised if there is none, or it cannot be read.
         """
         manifest = sampled(BlockStore.open(self.folder).manifest, self.options)
         if manifest.fingerprint != self.fingerprint:
@@ -190,9 +183,7 @@ def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list
 def check_supported(options: TrainOptions) -> None:
     """Refuse options of what is not trained on several machines.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     kind = SOLVERS[options.solver]
     for given, what, instead in (

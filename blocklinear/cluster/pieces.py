@@ -53,9 +53,6 @@ class PieceWriter:
 
     Parameters
     ----------
-    stream : FileIO
-    seed : int
-    slots : int
     entries : int             most entries of a piece, but for one of a longer row
     first_row : int           number of the first row
     """
@@ -69,9 +66,7 @@ class PieceWriter:
     def append(self, rows: Rows) -> None:
         """Take in the next rows; they are used up.
 
-        Raises
-        ------
-        OSError
+        Raises OSError.
         """
         for start in range(0, rows.n_rows, ROWS_AT_A_TIME):
             self._append(some_rows(rows, start, min(start + ROWS_AT_A_TIME, rows.n_rows)))
@@ -93,9 +88,7 @@ class PieceWriter:
     def finish(self) -> NDArray[np.int64]:
         """Write what is left; return the list of pieces.
 
-        Raises
-        ------
-        OSError
+        Raises OSError.
         """
         for b in range(self._slots):
             self._flush(b)
@@ -132,12 +125,7 @@ def _narrow(numbers: NDArray[np.int64]) -> NDArray[Any]:
 
 
 class PieceReader:
-    """Reads pieces of ranges into memory that is used again.
-
-    Parameters
-    ----------
-    folder : Path
-    """
+    """Reads pieces of ranges into memory that is used again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._buffers = folder, ParseBuffers()
@@ -148,10 +136,7 @@ class PieceReader:
     ) -> Iterator[tuple[NDArray[np.int64], Rows]]:
         """Yield the numbers of rows, and rows, of pieces of a range: valid until the next.
 
-        Raises
-        ------
-        StorageError
-            If the file is gone, or too short.
+        StorageError is raised if the file is gone, or too short.
         """
         path = path_of(self._folder, number, "rows")
         with storage_errors(path, "read"), opened_late(path) as stream:
@@ -180,10 +165,7 @@ class PieceReader:
 def read_column(folder: Path, number: int, what: str, n: int) -> Indices:
     """Return a file of range `number` that holds `n` uint32 numbers.
 
-    Raises
-    ------
-    StorageError
-        If the file is gone, or too short.
+    StorageError is raised if the file is gone, or too short.
     """
     path, column = path_of(folder, number, what), np.empty(n, np.uint32)
     with storage_errors(path, "read"), opened_late(path) as stream:

@@ -104,10 +104,7 @@ def can_split(job: SplitJob, extent: Extent) -> None:
 def count(job: SplitJob, extent: Extent) -> tuple[int, int]:
     """Return how many lines and rows a range has.
 
-    Raises
-    ------
-    BlocklinearError
-        If it cannot be read.
+    BlocklinearError is raised if it cannot be read.
     """
     with alone() as place:
         options = replace(_reading(job, place.threads), record_sha256=False)
@@ -139,9 +136,7 @@ def _lines_of_rows(extent: Extent, options: TextOptions) -> int | None:
 def digest(job: SplitJob, extent: Extent) -> dict[str, Any]:
     """Return what is recorded of a file, with its digests.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     raw = RawFile(extent.path, job.options.text.takes_sha256, extent=extent)
     try:
@@ -158,17 +153,12 @@ def read(
 ) -> RangeReport:
     """Read the rows of range `number` and write them to pieces.
 
+    StorageError is raised if pieces cannot be written.
+
     Parameters
     ----------
-    lines_before : int
-        Lines of the input before the range.
-    first_row : int
-        Number of its first row.
-
-    Raises
-    ------
-    StorageError
-        If pieces cannot be written.
+    lines_before : int        lines of the input before the range
+    first_row : int           number of its first row
     """
     with alone() as place:
         return _Range(job, number, extent, lines_before, place.threads).read(first_row)

@@ -59,10 +59,7 @@ class DistributedRun(Run):
     def start(self, previous: Previous) -> None:
         """Start from the alpha of an earlier run, whose checkpoint is still there.
 
-        Raises
-        ------
-        Abandoned
-            If a stop was asked for; what the earlier run left is intact then.
+        Abandoned is raised if a stop was asked for; what the earlier run left is intact then.
         """
         found = self.solver.start(previous, self.overdue)
         self.listener(
@@ -105,9 +102,8 @@ class Cluster:
     Parameters
     ----------
     client : distributed.Client
-    parts : int or None
-        Parts that the blocks are divided into, anew in each round; None is one for each worker, but
-        at most half as many as there are blocks.
+    parts : int or None       parts that the blocks are divided into, anew in each round; None is
+                              one for each worker, but at most half as many as there are blocks
     """
 
     def __init__(self, client: Any, parts: int | None = None) -> None:
@@ -199,9 +195,7 @@ def plan_worker(
 ) -> MemoryPlan:
     """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
 
-    Raises
-    ------
-    MemoryBudgetError
+    Raises MemoryBudgetError.
     """
     width = n_columns(len(task))
     largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)

@@ -89,9 +89,7 @@ _FIRST, _THEN, _LAST = 2, 1, 0
 def check_supported(inputs: Sequence[str], options: SplitOptions) -> None:
     """Refuse what is not split on a cluster.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     if options.weights is not None:
         raise UsageError(
@@ -162,10 +160,7 @@ def split(
 def _piece_entries(options: SplitOptions, plan: Plan) -> int:
     """Return how many entries a slot may gather in a worker.
 
-    Raises
-    ------
-    MemoryBudgetError
-        If the budget leaves no room for the slots.
+    MemoryBudgetError is raised if the budget leaves no room for the slots.
     """
     memory = options.text.memory_bytes
     share = ARENA_SHARE + ENCODING_SHARE  # nothing is encoded meanwhile
@@ -265,9 +260,7 @@ class _Split:
     def finish(self) -> Batch:
         """Do all the work; return what was read and written.
 
-        Raises
-        ------
-        BlocklinearError
+        Raises BlocklinearError.
         """
         if self._options.renumber:
             self._number_first()

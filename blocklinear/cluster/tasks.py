@@ -14,9 +14,7 @@ class Task:
 
     Parameters
     ----------
-    submit : callable
-        Hands it over, and returns its future.
-    engine : Engine
+    submit : callable         hands it over, and returns its future
     """
 
     def __init__(self, submit: Callable[[], Any], engine: Engine) -> None:
@@ -72,9 +70,7 @@ class Tasks:
 
     Parameters
     ----------
-    engine : Engine
-    halt : callable
-        Asked all the time: if it returns true, all is given up.
+    halt : callable           asked all the time: if it returns true, all is given up
     """
 
     def __init__(self, engine: Engine, halt: Callable[[], bool] = lambda: False) -> None:
@@ -98,10 +94,7 @@ class Tasks:
     def wait(self) -> None:
         """Wait until some task ends, but not for long.
 
-        Raises
-        ------
-        ClusterError
-            If the cluster is gone.
+        ClusterError is raised if the cluster is gone.
         """
         self._changed.wait(POLL_S)
         self._changed.clear()

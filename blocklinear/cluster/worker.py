@@ -133,10 +133,8 @@ def forget(name: str) -> None:
 def _located() -> Iterator[None]:
     """Name the worker in errors: a disk that one machine lacks is fine on the others.
 
-    Raises
-    ------
-    ConnectionAbortedError
-        If the worker is being closed, which deletes its scratch files: others do its work.
+    ConnectionAbortedError is raised if the worker is being closed, which deletes its scratch files:
+    others do its work.
     """
     try:
         yield
@@ -154,16 +152,10 @@ class Part:
 
     Parameters
     ----------
-    job : Job
-    session : Session
-    at : Round
-        The rounds before.
-    number : int
-        Of the part, in the next round.
-    factors : float64[n_features + 1] or None
-        By which columns are multiplied.
-    folder : Path
-        For scratch files.
+    at : Round                the rounds before
+    number : int              of the part, in the next round
+    factors : float64[n_features + 1] or None     by which columns are multiplied
+    folder : Path             for scratch files
 
     Attributes
     ----------
@@ -468,20 +460,14 @@ def certify(
 def start(job: Job, at: Round, number: int, sources: Sequence[tuple[Path, str]]) -> Started:
     """Write the alpha that an earlier run left for one part, as that of a round before the first.
 
+    DamagedError is raised if it is not there, or what it left is not what was written.
+
     Parameters
     ----------
-    job : Job
-    at : Round
-        With -1 rounds.
-    number : int
-        Of the part.
-    sources : sequence of (Path, str)
-        The folders of the earlier run, and checksums of what their checkpoints say.
-
-    Raises
-    ------
-    DamagedError
-        If it is not there, or what it left is not what was written.
+    at : Round                with -1 rounds
+    number : int              of the part
+    sources : sequence of (Path, str)   the folders of the earlier run, and checksums of what their
+                              checkpoints say
     """
     with _located(), _opened(job, at, number) as part:
         session = part.session
@@ -500,10 +486,7 @@ def start(job: Job, at: Round, number: int, sources: Sequence[tuple[Path, str]])
 def _previous(job: Job, sources: Sequence[tuple[Path, str]]) -> Previous:
     """Return the earlier run that some folders hold, once all of them do.
 
-    Raises
-    ------
-    DamagedError
-        If one does not show up.
+    DamagedError is raised if one does not show up.
     """
 
     def read(folder: Path, checksum: str) -> Previous:
@@ -528,10 +511,7 @@ def _missing(folder: Path, what: str) -> DamagedError:
 def load(job: Job, outer: int, name: str, shapes: Sequence[tuple[int, int]]) -> list[Floats]:
     """Read weights from the checkpoint of a round: of each weight vectors, by the given shapes.
 
-    Raises
-    ------
-    DamagedError
-        If they do not show up.
+    DamagedError is raised if they do not show up.
     """
 
     def read() -> list[Floats]:

@@ -15,15 +15,13 @@ _MOST_PART_BYTES, _LEAST_PART_BYTES = 8 << 20, 256 << 10
 class ReadAhead:
     """The bytes of a file on a URL, in order; what follows is asked for before it is needed.
 
+    UsageError and StorageError are raised if it cannot be read, or reading was stopped.
+
     Parameters
     ----------
-    url : str
-    ahead_bytes : int
-        What may be held in memory of parts that were asked for.
-    start, stop : int
-        The bytes to read; a `stop` of None is the end.
-    halt : callable
-        Whether to give up: asked while there is no answer.
+    ahead_bytes : int         what may be held in memory of parts that were asked for
+    start, stop : int         the bytes to read; a `stop` of None is the end
+    halt : callable           whether to give up: asked while there is no answer
 
     Attributes
     ----------
@@ -32,11 +30,6 @@ class ReadAhead:
     mtime_ns : None
     version : tuple           what changes when the file does
     memory_bytes : int        what reading takes in memory
-
-    Raises
-    ------
-    UsageError, StorageError
-        If it cannot be read, or reading was stopped.
     """
 
     mtime_ns = None

@@ -41,11 +41,8 @@ class Extent:
 def whole(path: str) -> Extent:
     """Return all of an input.
 
-    Raises
-    ------
-    UsageError
-        If it is a stream, which is read once and on one machine.
-    StorageError
+    UsageError is raised if it is a stream, which is read once and on one machine. Raises
+    StorageError, too.
     """
     if is_url(path):
         remote = RemoteObject(path)
@@ -64,10 +61,7 @@ def whole(path: str) -> Extent:
 def cut(extent: Extent, piece_bytes: int) -> list[Extent]:
     """Cut plain text at line ends into pieces of about `piece_bytes`, a longer line alone.
 
-    Raises
-    ------
-    StorageError
-        If the text cannot be read.
+    StorageError is raised if the text cannot be read.
     """
     starts = [extent.start]
     if extent.size > piece_bytes:

@@ -13,12 +13,13 @@ _POLL_MS = 100  # between looks at whether reading was stopped
 class LocalFile:
     """The bytes of a file or stream, in order.
 
+    StorageError is raised if it cannot be opened, or is a folder; UsageError if standard input is a
+    terminal.
+
     Parameters
     ----------
-    path : str
-        ``-`` is standard input.
-    start, stop : int
-        The bytes of a file to read; a `stop` of None is its end.
+    path : str                ``-`` is standard input
+    start, stop : int         the bytes of a file to read; a `stop` of None is its end
 
     Attributes
     ----------
@@ -27,13 +28,6 @@ class LocalFile:
     mtime_ns : int or None    None for a stream
     version : tuple           what changes when the file does
     memory_bytes : int        what reading takes in memory
-
-    Raises
-    ------
-    StorageError
-        If it cannot be opened, or is a folder.
-    UsageError
-        If standard input is a terminal.
     """
 
     memory_bytes = 0

@@ -129,25 +129,19 @@ class _OtherPart(Exception):
 class RemoteObject:
     """A file on a URL as it was when it was opened.
 
+    UsageError is raised if fsspec or the package for this kind of URL is not installed, or the kind
+    is unknown. StorageError is raised if the file cannot be reached, is not there, is a folder, or
+    must not be read; or if `halt` said so.
+
     Parameters
     ----------
-    url : str
-    halt : callable
-        Whether to give up: asked while there is no answer.
+    halt : callable           whether to give up: asked while there is no answer
 
     Attributes
     ----------
     name : str                without what gives access, for messages
     size : int
     version : tuple           what changes when the file does
-
-    Raises
-    ------
-    UsageError
-        If fsspec or the package for this kind of URL is not installed, or the kind is unknown.
-    StorageError
-        If the file cannot be reached, is not there, is a folder, or must not be read; or if `halt`
-        said so.
     """
 
     def __init__(self, url: str, halt: Callable[[], bool] = lambda: False) -> None:
@@ -173,21 +167,15 @@ class RemoteObject:
 
         That there is no such file, or that it must not be read, is an answer.
 
+        BlocklinearError is raised as by `request`; StorageError if the answer is a refusal, there
+        is none, or reading was stopped.
+
         Parameters
         ----------
-        request : callable
-            It is given how many times it has failed before.
-        what : str
-            What has failed, for a message.
-        apart : bool
-            Make it in another thread, as a server may be silent for long after `stop`.
-
-        Raises
-        ------
-        BlocklinearError
-            As `request` does.
-        StorageError
-            If the answer is a refusal, there is none, or reading was stopped.
+        request : callable        it is given how many times it has failed before
+        what : str                what has failed, for a message
+        apart : bool              make it in another thread, as a server may be silent for long
+                                  after `stop`
         """
         failures = 0
         while True:
@@ -230,9 +218,7 @@ class RemoteObject:
     def require_parts(self) -> None:
         """Refuse a server that would send the whole file for each part of it.
 
-        Raises
-        ------
-        StorageError
+        Raises StorageError.
         """
 
         def request(failures: int) -> None:
@@ -254,10 +240,7 @@ class RemoteObject:
         Then it is asked for in pieces, each a quarter of the one that did not come, so that a
         connection that is cut again and again brings the part all the same.
 
-        Raises
-        ------
-        StorageError
-            If a piece does not come, or the file has changed.
+        StorageError is raised if a piece does not come, or the file has changed.
         """
         found, piece_bytes = bytearray(), n_bytes
 
@@ -296,10 +279,8 @@ class RemoteObject:
 def read_small(url: str, most_bytes: int) -> bytes:
     """Return the content of a file of at most `most_bytes`.
 
-    Raises
-    ------
-    UsageError, StorageError
-        As `RemoteObject` does; or if it is larger, or does not come.
+    UsageError and StorageError are raised as by `RemoteObject`; or if it is larger, or does not
+    come.
     """
     found = RemoteObject(url)
     if found.size > most_bytes:

@@ -29,10 +29,7 @@ def name_of(path: Path) -> str:
 def size_of(path: Path) -> int | None:
     """Return the bytes of an input that is a file, None for a stream or what is not there.
 
-    Raises
-    ------
-    UsageError, StorageError
-        If a URL cannot be read.
+    UsageError and StorageError are raised if a URL cannot be read.
     """
     if isinstance(path, str) and is_url(path):
         return RemoteObject(path).size
@@ -42,16 +39,15 @@ def size_of(path: Path) -> int | None:
 class RawFile:
     """The bytes of an input as they are stored, digested as they are read.
 
+    StorageError is raised if the file cannot be read, or has changed when `finish` is called;
+    UsageError if standard input is a terminal, or what reads URLs is not installed.
+
     Parameters
     ----------
-    path : str
-        A path, a URL, or ``-`` for standard input.
-    sha256 : bool
-        Take the SHA-256 too: it is ten times the work of XXH64.
-    ahead_bytes : int
-        What may be held in memory of a URL.
-    extent : Extent or None
-        Which lines of the file at `path` are to be read; None is all of them.
+    path : str                a path, a URL, or ``-`` for standard input
+    sha256 : bool             take the SHA-256 too: it is ten times the work of XXH64
+    ahead_bytes : int         what may be held in memory of a URL
+    extent : Extent or None   which lines of the file at `path` are to be read; None is all of them
 
     Attributes
     ----------
@@ -59,13 +55,6 @@ class RawFile:
     size : int or None        None for a stream
     memory_bytes : int        what reading takes in memory
     bytes_read : int
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be read, or has changed when `finish` is called.
-    UsageError
-        If standard input is a terminal, or what reads URLs is not installed.
     """
 
     def __init__(

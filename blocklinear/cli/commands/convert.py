@@ -10,12 +10,7 @@ from blocklinear.errors import UsageError, storage_errors
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to those of the program.
-
-    Parameters
-    ----------
-    commands : the object returned by ``ArgumentParser.add_subparsers``
-    """
+    """Add the command."""
     parser = commands.add_parser(
         "convert",
         help="convert a model to another format, or list its weights",
@@ -40,21 +35,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command.
+    """Run the command; return the exit status.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-
-    Returns
-    -------
-    int
-        The exit status.
-
-    Raises
-    ------
-    BlocklinearError
-        If anything goes wrong; OUT is as it was then.
+    BlocklinearError is raised if anything goes wrong; OUT is as it was then.
     """
     from blocklinear.model import liblinear  # late: --help stays fast
     from blocklinear.model.files import check_replaceable, write_model

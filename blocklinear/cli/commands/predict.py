@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: Any) -> None:
-    """Add the command to those of the program.
-
-    Parameters
-    ----------
-    commands : the object returned by ``ArgumentParser.add_subparsers``
-    """
+    """Add the command."""
     parser = commands.add_parser(
         "predict",
         help="predict the label of each row",
@@ -84,21 +79,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command.
+    """Run the command; return the exit status.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-
-    Returns
-    -------
-    int
-        The exit status.
-
-    Raises
-    ------
-    BlocklinearError
-        If anything goes wrong; OUT is not written then.
+    BlocklinearError is raised if anything goes wrong; OUT is not written then.
     """
     from blocklinear.model.linear import LinearModel  # late: --help stays fast
     from blocklinear.model.predict import predict_stream

@@ -12,15 +12,11 @@ from blocklinear.errors import BlocklinearError, StorageError, UsageError, shown
 def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
     """Do what the arguments ask for.
 
+    Raises BlocklinearError.
+
     Parameters
     ----------
-    arguments : PredictArguments
-    given : dict
-        ``memory_bytes`` and ``threads``, where they were given.
-
-    Raises
-    ------
-    BlocklinearError
+    given : dict              ``memory_bytes`` and ``threads``, where they were given
     """
     from blocklinear.model.linear import LinearModel
     from blocklinear.model.metrics import AccuracyCounter

@@ -53,17 +53,12 @@ class _Progress:
 def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) -> None:
     """Do what the arguments ask for.
 
+    Raises BlocklinearError.
+
     Parameters
     ----------
-    arguments : TrainArguments
-    given : dict
-        ``memory_bytes`` and ``threads``, where they were given.
-    keep_store : bool
-        Make the store next to the text and keep it, or use the one there.
-
-    Raises
-    ------
-    BlocklinearError
+    given : dict              ``memory_bytes`` and ``threads``, where they were given
+    keep_store : bool         make the store next to the text and keep it, or use the one there
     """
     if not os.path.exists(arguments.text):
         raise StorageError(f"can't open input file {arguments.text}", "check its name")
