@@ -30,10 +30,9 @@ class LabelCoder:
 
     Parameters
     ----------
-    classes : mapping of float to str or int
-        Labels that have a number by now which is not their own.
-    labels : iterable of float
-        Numbers of all labels there are by now.
+    classes : mapping of float to str or int      labels that have a number by now which is not
+                              their own
+    labels : iterable of float          numbers of all labels there are by now
 
     Attributes
     ----------
@@ -55,15 +54,11 @@ class LabelCoder:
     def codes(self, y: Any, n_rows: int) -> NDArray[np.float64]:
         """Return the numbers of labels, float64[n_rows].
 
+        InputError is raised if there are more or fewer, or one is missing, or not a label.
+
         Parameters
         ----------
         y : array_like, shape (n_rows,)
-        n_rows : int
-
-        Raises
-        ------
-        InputError
-            If there are more or fewer, or one is missing, or not a label.
         """
         given = _array_of(y)
         if given.shape != (n_rows,):

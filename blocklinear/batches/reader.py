@@ -64,16 +64,11 @@ class BatchReader:
 
     Parameters
     ----------
-    options : TextOptions
-    dtype : {"float64", "float32"}
-        What values will be rounded to: a row whose squares add up to more than that holds is
-        refused.
-    coder : LabelCoder
-        Knows the labels of earlier batches.
-    look_up : callable or None
-        As for `RowReader`.
-    pool : ThreadPoolExecutor or None
-        Threads that convert; its own ones if None.
+    dtype : {"float64", "float32"}      what values will be rounded to: a row whose squares add up
+                              to more than that holds is refused
+    coder : LabelCoder        knows the labels of earlier batches
+    look_up : callable or None          as for `RowReader`
+    pool : ThreadPoolExecutor or None   threads that convert; its own ones if None
 
     Attributes
     ----------
@@ -143,18 +138,13 @@ class BatchReader:
     def take_all(self, batches: Iterable[tuple[Any, Any, Any]]) -> Iterator[Rows]:
         """Yield the rows of batches; the next ones are converted meanwhile.
 
+        InputError is raised if a batch, or a row of it, is refused: of several the first;
+        TooManyFeatures if one has more columns than there may be features.
+
         Parameters
         ----------
-        batches : iterable of (X, y, weights)
-            `X` as for `as_table`; `y` array_like, shape (n_rows,); `weights` array_like of float,
-            shape (n_rows,), or None.
-
-        Raises
-        ------
-        InputError
-            If a batch, or a row of it, is refused: of several the first.
-        TooManyFeatures
-            If one has more columns than there may be features.
+        batches : iterable of (X, y, weights)         `X` as for `as_table`; `y` array_like, shape
+                                  (n_rows,); `weights` array_like of float, shape (n_rows,), or None
         """
         pending: _Pending = deque()
         batches = iter(batches)

@@ -61,10 +61,7 @@ class Table(ABC):
     ) -> None:
         """Write rows start..stop-1; columns become indices, from `base` on.
 
-        Raises
-        ------
-        InputError
-            If a number has no float64, or a column is impossible.
+        InputError is raised if a number has no float64, or a column is impossible.
         """
 
     @abstractmethod
@@ -262,15 +259,12 @@ def _float_of(value: Any, cell: Any, k: int) -> float:
 def as_table(X: Any) -> Table:
     """Return a batch as a table.
 
+    InputError is raised if it has no two dimensions, or has other things than numbers.
+
     Parameters
     ----------
     X : scipy sparse matrix or array, array_like, data frame, pyarrow Table or RecordBatch
         Rows of numbers; or whatever has a data frame's Arrow interface, which takes pyarrow.
-
-    Raises
-    ------
-    InputError
-        If it has no two dimensions, or has other things than numbers.
     """
     if isinstance(X, Table):
         return X

@@ -38,14 +38,10 @@ class Arena:
 
     Parameters
     ----------
-    blocks : int
-        Open blocks.
-    spare : int
-        Slots that may be away, being encoded, at a time.
-    entries : int
-        Room of a slot.
-    weighted : bool
-        Whether rows have weights.
+    blocks : int              open blocks
+    spare : int               slots that may be away, being encoded, at a time
+    entries : int             room of a slot
+    weighted : bool           whether rows have weights
     """
 
     def __init__(self, blocks: int, spare: int, entries: int, weighted: bool = False) -> None:
@@ -73,12 +69,8 @@ class Arena:
 
         Parameters
         ----------
-        rows : Rows
-        first_row : int
-            Number of row 0.
-        block : int64[n_rows]
-            Block of each row.
-        start, stop : int
+        first_row : int           number of row 0
+        block : int64[n_rows]     block of each row
         """
         labels, decimals = rows.label_decimals, rows.decimals
         weights = rows.weights if rows.weights is not None else _NONE
@@ -96,10 +88,7 @@ class Arena:
 
         Parameters
         ----------
-        rows : Rows
-        numbers : int64[n_rows]
-            Of the rows.
-        b, start, stop : int
+        numbers : int64[n_rows]   of the rows
         """
         slot, filled = int(self._slots[b]), int(self._fill[0][b])
         position = self.append(rows, 0, np.full(rows.n_rows, b, np.int64), start, stop)

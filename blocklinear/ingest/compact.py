@@ -216,19 +216,12 @@ def merge(
 ) -> BlockRecord:
     """Write the rows of several blocks of one batch to block `number`, durably.
 
+    DamagedError is raised if a block is not what was written.
+
     Parameters
     ----------
-    folder : Path
-        Of the blocks.
-    records : sequence of BlockRecord
-    manifest : Manifest
-        Says how blocks are decoded and compressed.
-    number : int
-
-    Raises
-    ------
-    DamagedError
-        If a block is not what was written.
+    folder : Path             of the blocks
+    manifest : Manifest       says how blocks are decoded and compressed
     """
     writer = BlockWriter(folder, number)
     level = codec.compression_level(manifest.compression)

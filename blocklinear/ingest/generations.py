@@ -32,10 +32,6 @@ class NewBlock:
 class Generations:
     """Follows the rows, and says which blocks are complete.
 
-    Parameters
-    ----------
-    plan : Plan
-
     Attributes
     ----------
     next_block : int          number not used yet
@@ -49,18 +45,14 @@ class Generations:
     def take(self, n_rows: int, nnz: int, lengths: Lengths, n_labels: int) -> list[NewBlock]:
         """Take in the next rows; return the blocks that get no more.
 
+        MemoryBudgetError is raised if there are more blocks than a store may have of so many
+        labels.
+
         Parameters
         ----------
-        n_rows, nnz : int
-        lengths : callable
-            Returns the entries of each row; asked for only if a generation ends here.
-        n_labels : int
-            Known by now.
-
-        Raises
-        ------
-        MemoryBudgetError
-            If there are more blocks than a store may have of so many labels.
+        lengths : callable        returns the entries of each row; asked for only if a generation
+                                  ends here
+        n_labels : int            known by now
         """
         full, found = self._plan.generation_bytes, list[NewBlock]()
         if self._filled + decoded_bytes(n_rows, nnz) < full:

@@ -103,14 +103,8 @@ def batch_of(
 
     Parameters
     ----------
-    name : str
-    written : Written
-    features : list of FeatureFile
-        Of all batches.
-    index_base, sources, weights, classes
-        As for `Ingestion.finish`.
-    options : SplitOptions
-    listener : callable
+    features : list of FeatureFile      of all batches
+    index_base, sources, weights, classes         as for `Ingestion.finish`
     """
     dimension, labels = max(written.max_index - index_base + 1, 0), written.labels
     if labels is not None and len(labels) == 1:
@@ -146,23 +140,18 @@ class Ingestion:
 
     Used with `with`. Whatever goes wrong, the caller clears away what was written.
 
+    MemoryBudgetError is raised if there are too many features. Raises StorageError, too.
+
     Parameters
     ----------
-    folder : Path
-        Of blocks.
-    name : str
-        Of the batch.
-    plan : Plan
-    options : SplitOptions
-    listener : callable
-    first_row, first_block : int
-        Numbers not used yet.
-    labels : sequence of float, or None
-        Labels known from earlier batches; None when there are too many.
-    features : sequence of FeatureFile
-        Those of earlier batches.
-    numbering : Numbering or None
-        Knows their features; None if features have the numbers of the input.
+    folder : Path             of blocks
+    name : str                of the batch
+    first_row, first_block : int        numbers not used yet
+    labels : sequence of float, or None           labels known from earlier batches; None when there
+                              are too many
+    features : sequence of FeatureFile  those of earlier batches
+    numbering : Numbering or None       knows their features; None if features have the numbers of
+                              the input
 
     Attributes
     ----------
@@ -171,12 +160,6 @@ class Ingestion:
     pool : ThreadPoolExecutor           encodes rows, and is to parse them: threads of two pools,
                               more than processors, wait for each other's hold on Python's lock
                               (73.6 M nonzeros of text: 3.03 s, with two pools 3.27)
-
-    Raises
-    ------
-    MemoryBudgetError
-        If there are too many features.
-    StorageError
     """
 
     def __init__(
@@ -228,14 +211,11 @@ class Ingestion:
 
         Parameters
         ----------
-        index_base : int
-            Number of the first feature.
-        sources : list of dict
-            Where the rows come from, as the manifest tells it.
-        weights : dict or None
-            Where their weights come from.
-        classes : mapping of float to str or int
-            Labels as they were given, where these are others than those of blocks.
+        index_base : int          number of the first feature
+        sources : list of dict    where the rows come from, as the manifest tells it
+        weights : dict or None    where their weights come from
+        classes : mapping of float to str or int      labels as they were given, where these are
+                                  others than those of blocks
         """
         writer, numbering = self._writer, self._numbering
         writer.write_held()
@@ -260,20 +240,8 @@ def read_batch(
 
     Refused lines are listed in a file next to the folder of blocks.
 
-    Parameters
-    ----------
-    inputs : sequence of paths
-    ingestion : Ingestion
-    options : SplitOptions
-    listener : callable
-
-    Raises
-    ------
-    InputError
-        If the text is malformed or holds no rows.
-    MemoryBudgetError
-        If there are too many features.
-    StorageError
+    InputError is raised if the text is malformed or holds no rows; MemoryBudgetError if there are
+    too many features. Raises StorageError, too.
     """
     skipped = SkippedLines(ingestion.folder.with_name(skipped_name(ingestion.name)))
     text = replace(options.text, max_features=options.text.feature_limit)
@@ -333,10 +301,7 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
 
     That is where a number of blocks is to be filled in the order of the input: elsewhere None.
 
-    Raises
-    ------
-    UsageError
-        If it is needed, and an input is a stream, which cannot be read twice.
+    UsageError is raised if it is needed, and an input is a stream, which cannot be read twice.
     """
     if options.order != "file" or options.blocks is None:
         return None

@@ -84,8 +84,7 @@ class LabelTable:
 
     Parameters
     ----------
-    labels : list[float] or None
-        Known from earlier batches; None when there are too many.
+    labels : list[float] or None        known from earlier batches; None when there are too many
 
     Attributes
     ----------

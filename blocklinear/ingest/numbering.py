@@ -42,18 +42,14 @@ class Table:
 
     One thread gives numbers, and others may look them up meanwhile.
 
+    TableFullError is raised if those that are known take more; MemoryBudgetError if the system does
+    not give so many addresses.
+
     Parameters
     ----------
     indices : uint32[n]       of the features that have numbers, by these; used up
     stop : int                all indices are below
     capacity_bytes : int      what it may take
-
-    Raises
-    ------
-    TableFullError
-        If those that are known take more.
-    MemoryBudgetError
-        If the system does not give so many addresses.
     """
 
     def __init__(self, indices: Indices, stop: int, capacity_bytes: int) -> None:
@@ -80,16 +76,12 @@ class Table:
     def extend(self, indices: Indices, chosen: Indices | None = None) -> None:
         """Replace indices by numbers, in place; features that have none get the next ones.
 
+        TableFullError is raised if the table would take more than it may.
+
         Parameters
         ----------
         indices : uint32[n]
-        chosen : uint32[k] or None
-            The positions to look at; None is all.
-
-        Raises
-        ------
-        TableFullError
-            If the table would take more than it may.
+        chosen : uint32[k] or None          the positions to look at; None is all
         """
         wanted = len(indices) if chosen is None else len(chosen)
         done = features.number(
@@ -155,22 +147,17 @@ class TableFullError(Exception):
 class Numbering:
     """Gives numbers to the features of rows, in the order of the rows.
 
+    MemoryBudgetError is raised if the table of those that are known takes more than the budget
+    leaves for it.
+
     Parameters
     ----------
-    memory_bytes : int
-        Budget of the process.
-    stop : int
-        All indices are below: rows with others are not to be given.
-    known : uint32[n] or None
-        Indices of the features that have a number, by these; used up. None where a store begins:
-        then the first rows are held back until their features are counted.
-    most_held : int
-        Entries that may be held back.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the table of those that are known takes more than the budget leaves for it.
+    memory_bytes : int        budget of the process
+    stop : int                all indices are below: rows with others are not to be given
+    known : uint32[n] or None           indices of the features that have a number, by these; used
+                              up. None where a store begins: then the first rows are held back until
+                              their features are counted
+    most_held : int           entries that may be held back
     """
 
     def __init__(
@@ -251,15 +238,12 @@ class Numbering:
     def extend(self, indices: Indices, chosen: Indices | None = None) -> None:
         """Replace indices by numbers, in place; features that have none get the next ones.
 
+        Raises MemoryBudgetError.
+
         Parameters
         ----------
         indices : uint32[n]
-        chosen : uint32[k] or None
-            The positions to look at; None is all.
-
-        Raises
-        ------
-        MemoryBudgetError
+        chosen : uint32[k] or None          the positions to look at; None is all
         """
         try:
             self._table.extend(indices, chosen)

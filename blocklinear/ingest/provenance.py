@@ -46,9 +46,7 @@ def first_row(
 ) -> tuple[int, str, float] | None:
     """Return number, batch and label of the first row whose label is `wanted`, None without one.
 
-    Raises
-    ------
-    DamagedError, StorageError
+    Raises DamagedError and StorageError.
     """
     first = None
     for record in store.manifest.blocks:

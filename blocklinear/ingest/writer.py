@@ -87,18 +87,14 @@ def make_plan(
 ) -> Plan:
     """Choose block count and chunk size.
 
+    MemoryBudgetError is raised if the blocks asked for cannot all be open within the budget.
+
     Parameters
     ----------
-    options : SplitOptions
-    total_bytes : float or None
-        Decoded size of the whole input; needed for `options.blocks` in its order, and only there.
-    block_bytes : float or None
-        Decoded size of a block; None derives it from the memory budget.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the blocks asked for cannot all be open within the budget.
+    total_bytes : float or None         decoded size of the whole input; needed for `options.blocks`
+                              in its order, and only there
+    block_bytes : float or None         decoded size of a block; None derives it from the memory
+                              budget
     """
     spare = spare_bytes(options.text.memory_bytes)
     slot_entry_bytes = SLOT_ENTRY_BYTES + (WEIGHT_ENTRY_BYTES if options.weights else 0)
@@ -205,10 +201,7 @@ class OpenBlock:
 
     Parameters
     ----------
-    folder : Path
-    number : int
-    weighted : bool
-        Whether rows have weights.
+    weighted : bool           whether rows have weights
 
     Attributes
     ----------
@@ -289,20 +282,15 @@ class BatchWriter:
 
     Parameters
     ----------
-    folder : Path
-        Where block files go.
-    batch : str
-        Name of the batch.
-    plan, options :
-        See `make_plan`.
-    pool : ThreadPoolExecutor
-        Workers for encoding.
-    first_row, first_block : int
-        Numbers not used yet.
-    labels : sequence of float, or None
-        Labels known from earlier batches; None when there are too many.
-    numbering : Numbering or None
-        Gives features their numbers in the store; None if they have those of the input.
+    folder : Path             where block files go
+    batch : str               name of the batch
+    plan, options :           see `make_plan`
+    pool : ThreadPoolExecutor           workers for encoding
+    first_row, first_block : int        numbers not used yet
+    labels : sequence of float, or None           labels known from earlier batches; None when there
+                              are too many
+    numbering : Numbering or None       gives features their numbers in the store; None if they have
+                              those of the input
     """
 
     def __init__(

@@ -20,15 +20,11 @@ def arrow(threads: int | None = None) -> Any:
     Memory is taken from the C library: the pools of pyarrow keep what was freed. Readers of Parquet
     take theirs from the pool that pyarrow chose when it was imported, so that is set before.
 
+    UsageError is raised if it is not installed.
+
     Parameters
     ----------
-    threads : int, optional
-        How many it may use from now on.
-
-    Raises
-    ------
-    UsageError
-        If it is not installed.
+    threads : int, optional   how many it may use from now on
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
@@ -48,16 +44,12 @@ def arrow(threads: int | None = None) -> Any:
 def bytes_for_rows(memory_bytes: int, held_bytes: int = 0) -> int:
     """Return what of a budget is left for the program and the rows, next to pyarrow.
 
+    MemoryBudgetError is raised if that is too little.
+
     Parameters
     ----------
-    memory_bytes : int
-    held_bytes : int
-        Half of what the program leaves of the budget, where training holds that; else 0.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If that is too little.
+    held_bytes : int          half of what the program leaves of the budget, where training holds
+                              that; else 0
     """
     lacking = PROCESS_BYTES + 2 * ARROW_BYTES + held_bytes - memory_bytes
     if lacking > 0:

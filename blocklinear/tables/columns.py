@@ -25,9 +25,7 @@ class Cells:
 
     Parameters
     ----------
-    n_columns, n_rows : int
-    n_valued : int
-        Columns that may have other values than 1.
+    n_valued : int            columns that may have other values than 1
 
     Attributes
     ----------
@@ -56,9 +54,7 @@ class Cells:
 
         Parameters
         ----------
-        start, stop : int
-        base : int
-            Number of the first feature.
+        base : int                number of the first feature
         ends : int64[stop - start + 1]
         indices, values : uint32[any], float64[any]
         """

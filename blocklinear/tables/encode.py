@@ -70,9 +70,8 @@ class Encoder:
 
     Parameters
     ----------
-    recipe : Recipe
-    growing : bool
-        Whether values that are new get a feature; else they are counted, and have none.
+    growing : bool            whether values that are new get a feature; else they are counted, and
+                              have none
 
     Attributes
     ----------
@@ -114,10 +113,7 @@ class Encoder:
     def table(self, part: Part) -> "EncodedTable":
         """Return the features of a part.
 
-        Raises
-        ------
-        InputError
-            If a value cannot be a feature: the message says where.
+        InputError is raised if a value cannot be a feature: the message says where.
         """
         recipe = self._recipe
         cells = Cells(len(self._single) + len(self._crosses), self._n_valued, part.n_rows)
@@ -278,10 +274,7 @@ class Encoder:
     def labels(self, part: Part) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
 
-        Raises
-        ------
-        InputError
-            If one is missing.
+        InputError is raised if one is missing.
         """
         target = self._recipe.target
         array = part.columns[target.name]
@@ -297,10 +290,7 @@ class Encoder:
     def weights(self, part: Part) -> Floats | None:
         """Return the weights of rows, float64[n_rows], or None if they have none.
 
-        Raises
-        ------
-        InputError
-            If one is missing, or below 0.
+        InputError is raised if one is missing, or below 0.
         """
         name = self._recipe.weight
         if name is None:
@@ -337,16 +327,10 @@ class EncodedTable(Table):
 
     Parameters
     ----------
-    part : Part
-    n_features : int
-    names : sequence of str
-        Of the columns.
-    single : sequence of int
-        Columns of which each row has one value.
-    cells : Cells
-        These columns, and crosses.
-    words : sequence of Words
-        The other columns.
+    names : sequence of str   of the columns
+    single : sequence of int  columns of which each row has one value
+    cells : Cells             these columns, and crosses
+    words : sequence of Words           the other columns
     """
 
     def __init__(

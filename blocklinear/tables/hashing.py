@@ -36,13 +36,9 @@ def hash_values(
 
     Parameters
     ----------
-    data, ends, bitmap : read-only arrays
-        As `values.text_of` returns them.
-    first : int
-        Which bit of the bitmap is that of the first value.
-    missing : str
-        What missing values are hashed as.
-    seed : uint64
+    data, ends, bitmap : read-only arrays         as `values.text_of` returns them
+    first : int               which bit of the bitmap is that of the first value
+    missing : str             what missing values are hashed as
 
     Returns
     -------

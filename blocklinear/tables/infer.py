@@ -62,12 +62,8 @@ def kind_of(kind: Any) -> str | None:
 def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
     """Return the recipe for tables like the one of a schema, without values and moments.
 
-    Raises
-    ------
-    UsageError
-        If the options contradict each other, or name columns that are not there.
-    InputError
-        If nothing can be made of a column.
+    UsageError is raised if the options contradict each other, or name columns that are not there;
+    InputError if nothing can be made of a column.
     """
     names = list(schema.names)
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -23,10 +23,7 @@ class Moments:
     def add(self, part: Part, name: str) -> None:
         """Take in the numbers of a column that are not missing.
 
-        Raises
-        ------
-        InputError
-            As `numbers_of` does.
+        InputError is raised as by `numbers_of`.
         """
         numbers, missing = numbers_of(part, name, part.columns[name])
         if len(missing):

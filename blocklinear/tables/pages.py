@@ -47,16 +47,12 @@ class Dictionary:
     def longest(self, stream: IO[bytes], compression: str) -> int:
         """Return how long the longest value is.
 
+        Raises UnknownPageError and OSError.
+
         Parameters
         ----------
         stream : file
-        compression : str
-            As the metadata of the column have it.
-
-        Raises
-        ------
-        UnknownPageError
-        OSError
+        compression : str         as the metadata of the column have it
         """
         pa = arrow()
         stream.seek(self.offset)
@@ -76,18 +72,13 @@ class Dictionary:
 def read_dictionary(stream: IO[bytes], offset: int, n_bytes: int) -> Dictionary:
     """Read the header of the page of a dictionary.
 
+    Raises UnknownPageError and OSError.
+
     Parameters
     ----------
     stream : file
-    offset : int
-        Where it begins.
-    n_bytes : int
-        How many bytes of the file it has at most, with its header.
-
-    Raises
-    ------
-    UnknownPageError
-    OSError
+    offset : int              where it begins
+    n_bytes : int             how many bytes of the file it has at most, with its header
     """
     stream.seek(offset)
     head = stream.read(min(_MOST_HEADER_BYTES, n_bytes))

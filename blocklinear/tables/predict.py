@@ -82,28 +82,19 @@ def predict_tables(
 
     Parameters
     ----------
-    model : LinearModel
-        Trained on a store of tables.
-    inputs : sequence of str
-        Files of Parquet, Arrow or CSV, folders of them, or patterns.
-    output : str, path or Output
-        Parquet, Arrow or CSV by its name; it appears whole or not at all.
-    name : str
-        Of the model, for messages.
-    options : TextOptions, optional
-        Threads, memory and the number of rows expected.
-    decision, probability : bool
-        Write decision values, or probabilities, too.
-    keep : sequence of str
-        Columns of the input that are written, too, before those of the results.
-    strict : bool
-        Refuse values that the model does not know instead of leaving them out.
-    classes : bool
-        Count which classes are taken for which.
-    positive : float, optional
-        With `classes`, which of two F1 is that of.
-    listener : callable
-        Receives `TextProgress` after each part.
+    model : LinearModel       trained on a store of tables
+    inputs : sequence of str  files of Parquet, Arrow or CSV, folders of them, or patterns
+    output : str, path or Output        Parquet, Arrow or CSV by its name; it appears whole or not
+                              at all
+    name : str                of the model, for messages
+    options : TextOptions, optional     threads, memory and the number of rows expected
+    decision, probability : bool        write decision values, or probabilities, too
+    keep : sequence of str    columns of the input that are written, too, before those of the
+                              results
+    strict : bool             refuse values that the model does not know instead of leaving them out
+    classes : bool            count which classes are taken for which
+    positive : float, optional          with `classes`, which of two F1 is that of
+    listener : callable       receives `TextProgress` after each part
 
     Raises
     ------
@@ -245,17 +236,14 @@ def evaluate_tables(
 ) -> Evaluation:
     """Compare the targets of some tables with what a model says of their rows.
 
+    UsageError, InputError, MismatchError and StorageError are raised as by `predict_tables`; also
+    if the tables have no column of targets, or no rows.
+
     Parameters
     ----------
-    model, inputs, name, options, listener
-        As for `predict_tables`.
-    positive : float, optional
-        The class of two that curves and F1 are of; by default the larger label.
-
-    Raises
-    ------
-    UsageError, InputError, MismatchError, StorageError
-        As `predict_tables` does; also if the tables have no column of targets, or no rows.
+    model, inputs, name, options, listener        as for `predict_tables`
+    positive : float, optional          the class of two that curves and F1 are of; by default the
+                              larger label
     """
     options = options or TextOptions()
     recipe = recipe_of_model(model.metadata, model.n_features, name)

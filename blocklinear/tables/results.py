@@ -34,10 +34,7 @@ class ResultWriter:
     def write(self, columns: dict[str, Any]) -> None:
         """Write some rows.
 
-        Raises
-        ------
-        UsageError
-            If files of this kind cannot have such columns.
+        UsageError is raised if files of this kind cannot have such columns.
         """
         table = arrow().table(columns)
         if self._writer is None:
@@ -77,10 +74,7 @@ class ResultWriter:
 def kept(part: Part, column: str, start: int, n_rows: int, kind: Any) -> Any:
     """Return some rows of a column as they are written: of one type, however they were read.
 
-    Raises
-    ------
-    InputError
-        If a value is none of that type.
+    InputError is raised if a value is none of that type.
     """
     pa, array = arrow(), part.columns[column].slice(start, n_rows)
     try:
@@ -94,13 +88,7 @@ def kept(part: Part, column: str, start: int, n_rows: int, kind: Any) -> Any:
 
 
 class Outcomes:
-    """Makes columns of results of what a model decides.
-
-    Parameters
-    ----------
-    recipe : Recipe
-    model : LinearModel
-    """
+    """Makes columns of results of what a model decides."""
 
     def __init__(self, recipe: Recipe, model: LinearModel) -> None:
         pa, labels = arrow(), [model.classes.get(label, label) for label in model.outcomes]

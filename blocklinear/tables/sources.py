@@ -509,12 +509,8 @@ def find_files(inputs: Iterable[str]) -> list[Found]:
     Names that begin with ``.`` or ``_`` in a folder are left out, as by other readers of tables.
     Folders in it that are named ``key=value`` are a column of text.
 
-    Raises
-    ------
-    UsageError
-        If there are none, or one is standard input.
-    StorageError
-        If a folder cannot be read.
+    UsageError is raised if there are none, or one is standard input; StorageError if a folder
+    cannot be read.
     """
     files: list[Found] = []
     for name in inputs:
@@ -560,18 +556,12 @@ def _keys_of(folder: str, path: str) -> dict[str, str | None]:
 def open_source(file: Found, kinds: Mapping[str, str]) -> Source:
     """Open a file, whose kind its first bytes tell.
 
+    InputError is raised if it is empty, or not what it claims to be; StorageError if it cannot be
+    read, or is a pipe or a device: it is read more than once.
+
     Parameters
     ----------
-    file : Found
-    kinds : mapping of str to str
-        Kinds of columns that are known, which CSV does not tell.
-
-    Raises
-    ------
-    InputError
-        If it is empty, or not what it claims to be.
-    StorageError
-        If it cannot be read, or is a pipe or a device: it is read more than once.
+    kinds : mapping of str to str       kinds of columns that are known, which CSV does not tell
     """
     path = file.path
     if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe waits for its writer

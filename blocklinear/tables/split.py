@@ -30,26 +30,16 @@ def split_tables(
 ) -> BlockStore:
     """Split tables into a store of randomly assigned, compressed blocks.
 
+    UsageError is raised if the options name other columns than there are; or pyarrow is missing.
+    InputError is raised if a file cannot be read, or a value cannot be a feature; BlocklinearError
+    as by `split`.
+
     Parameters
     ----------
-    inputs : sequence of str
-        Files of Parquet, Arrow or CSV, folders of them, or patterns.
-    store : path
-        Folder to make.
-    table : TableOptions
-        What is made of the columns.
-    options : SplitOptions
-    listener : callable
-        Receives `SplitProgress` and `Warned`.
-
-    Raises
-    ------
-    UsageError
-        If the options name other columns than there are; or pyarrow is missing.
-    InputError
-        If a file cannot be read, or a value cannot be a feature.
-    BlocklinearError
-        As `split` does.
+    inputs : sequence of str  files of Parquet, Arrow or CSV, folders of them, or patterns
+    store : path              folder to make
+    table : TableOptions      what is made of the columns
+    listener : callable       receives `SplitProgress` and `Warned`
     """
     options = options or SplitOptions()
     options = replace(options, text=_of_rows(options.text))
@@ -76,15 +66,16 @@ def add_tables(
 ) -> tuple[BlockStore, dict[str, int]]:
     """Add tables to a store of tables, by its recipe: all of their rows, or none.
 
+    MismatchError is raised if the store is not made of tables, or has one of the files already;
+    InputError if the columns do not fit the recipe: with a list of the differences;
+    BlocklinearError as by `split_tables` and `add`.
+
     Parameters
     ----------
-    store : path
-    inputs : sequence of str
-        As for `split_tables`.
-    options : AddOptions
-    listener : callable
-        Receives `SplitProgress` and `Warned`; `BatchPresent` where `options.if_absent` is set and
-        there is a batch of these files, which then is left as it is.
+    inputs : sequence of str  as for `split_tables`
+    listener : callable       receives `SplitProgress` and `Warned`; `BatchPresent` where
+                              `options.if_absent` is set and there is a batch of these files, which
+                              then is left as it is
 
     Returns
     -------
@@ -92,15 +83,6 @@ def add_tables(
         The store with the batch.
     unseen : dict of str to int
         Values that the dictionary does not have, which are no features, by column.
-
-    Raises
-    ------
-    MismatchError
-        If the store is not made of tables, or has one of the files already.
-    InputError
-        If the columns do not fit the recipe: with a list of the differences.
-    BlocklinearError
-        As `split_tables` and `add` do.
     """
     options = options or AddOptions()
     options = replace(options, text=replace(_of_rows(options.text), index_base="auto"))
@@ -128,12 +110,7 @@ def add_tables(
 def recipe_of(store: BlockStore) -> Recipe:
     """Return the recipe of a store.
 
-    Raises
-    ------
-    MismatchError
-        If it is not made of tables.
-    DamagedError
-        If its recipe is damaged.
+    MismatchError is raised if it is not made of tables; DamagedError if its recipe is damaged.
     """
     content = store.recipe
     if content is None:
@@ -150,23 +127,15 @@ def recipe_of(store: BlockStore) -> Recipe:
 def labelled_rows(store: BlockStore, inputs: Sequence[str], options: TextOptions) -> Iterator[Rows]:
     """Yield the rows of other tables with a target, as those of a store of tables, unnumbered.
 
+    MismatchError is raised if the store is not made of tables. InputError is raised if the columns
+    do not fit the recipe, with a list of the differences; or a value cannot be a feature. Raises
+    StorageError, too.
+
     Parameters
     ----------
-    store : BlockStore
-        Its recipe applies, but for the weights of rows.
-    inputs : sequence of str
-        As for `split_tables`.
-    options : TextOptions
-        Threads and memory, of the whole process.
-
-    Raises
-    ------
-    MismatchError
-        If the store is not made of tables.
-    InputError
-        If the columns do not fit the recipe, with a list of the differences; or a value cannot be
-        a feature.
-    StorageError
+    store : BlockStore        its recipe applies, but for the weights of rows
+    inputs : sequence of str  as for `split_tables`
+    options : TextOptions     threads and memory, of the whole process
     """
     recipe, manifest = recipe_of(store), store.manifest
     coder = LabelCoder(manifest.given, manifest.labels or ())

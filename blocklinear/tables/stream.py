@@ -64,10 +64,8 @@ class Tables:
 
     Parameters
     ----------
-    inputs : sequence of str
-        Files, folders, patterns.
-    threads : int
-        How many pyarrow may use.
+    inputs : sequence of str  files, folders, patterns
+    threads : int             how many pyarrow may use
 
     Attributes
     ----------
@@ -92,8 +90,7 @@ class Tables:
 
         Parameters
         ----------
-        categories : sequence of str
-            Columns that are to be categories.
+        categories : sequence of str        columns that are to be categories
         """
         kinds = dict.fromkeys(categories, "category")
         return self.paths[0], open_source(self._files[0], kinds).schema
@@ -101,20 +98,13 @@ class Tables:
     def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
         """Open all files.
 
+        InputError is raised with a list of how columns differ from those of the recipe;
+        StorageError if one cannot be read.
+
         Parameters
         ----------
-        recipe : Recipe
-        whose : str
-            What has the recipe, for people.
-        own : sequence of str
-            Columns of the target and the weight that are needed.
-
-        Raises
-        ------
-        InputError
-            With a list of how columns differ from those of the recipe.
-        StorageError
-            If one cannot be read.
+        whose : str               what has the recipe, for people
+        own : sequence of str     columns of the target and the weight that are needed
         """
         self._kinds = {column.name: column.kind for column in recipe.columns}
         kinds = dict(self._kinds)
@@ -172,15 +162,11 @@ class Tables:
 
         Parameters
         ----------
-        encoder : Encoder
-        memory_bytes : int
-            Budget of the whole process.
-        labelled, weighted : bool
-            Whether labels are wanted, and weights where the recipe has them.
-        keep : sequence of str
-            Other columns to read.
-        digested : bool
-            Whether digests of the files are taken, for `provenance`.
+        memory_bytes : int        budget of the whole process
+        labelled, weighted : bool           whether labels are wanted, and weights where the recipe
+                                  has them
+        keep : sequence of str    other columns to read
+        digested : bool           whether digests of the files are taken, for `provenance`
         """
         recipe = encoder.recipe
         names = list(recipe.names)
@@ -230,12 +216,7 @@ class Tables:
     def provenance(self) -> list[dict[str, Any]]:
         """Return what a manifest says of the files, all of which were read.
 
-        Raises
-        ------
-        StorageError
-            If one has changed meanwhile.
-        InputError
-            If there are no rows.
+        StorageError is raised if one has changed meanwhile; InputError if there are no rows.
         """
         if not sum(self._rows):
             names = ", ".join(self.paths[:10])
@@ -264,14 +245,10 @@ def reader_of(
 
     Parameters
     ----------
-    coder : LabelCoder
-        Knows the labels.
-    options : TextOptions
-        Threads and memory, of the whole process.
-    index_base : int
-        Number of the first feature.
-    whose : str
-        What has this number, for people.
+    coder : LabelCoder        knows the labels
+    options : TextOptions     threads and memory, of the whole process
+    index_base : int          number of the first feature
+    whose : str               what has this number, for people
     """
     text = TextOptions(
         index_base=index_base, base_of=whose, threads=options.threads,

@@ -50,10 +50,8 @@ def numbers_of(
 ) -> tuple[Floats, Integers]:
     """Return numbers, 0 where one is missing, and the rows where that is.
 
-    Raises
-    ------
-    InputError
-        If one is NaN, infinite, too large, or an integer that no float64 is equal to.
+    InputError is raised if one is NaN, infinite, too large, or an integer that no float64 is equal
+    to.
     """
     pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
@@ -133,19 +131,14 @@ def strings_of(
 ) -> Any:
     """Return values of categories as Arrow strings.
 
+    InputError is raised if one is too long, or no text.
+
     Parameters
     ----------
-    part : Part
-    name : str
-        Of the column.
+    name : str                of the column
     array : pyarrow Array
-    row_of : callable
-        Returns the row of a value by its place in the array; None if it is in no row.
-
-    Raises
-    ------
-    InputError
-        If one is too long, or no text.
+    row_of : callable         returns the row of a value by its place in the array; None if it is in
+                              no row
     """
     pa = arrow()
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
@@ -202,10 +195,7 @@ def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.u
 def codes_of(part: Part, name: str, array: Any) -> NDArray[np.int32]:
     """Return the codes of a dictionary array; of missing values the length of the dictionary.
 
-    Raises
-    ------
-    InputError
-        If one is of no value of the dictionary.
+    InputError is raised if one is of no value of the dictionary.
     """
     n_values = len(array.dictionary)
     codes: NDArray[np.int32] = _values_of(array.indices.cast(arrow().int32()), np.int32)

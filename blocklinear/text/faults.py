@@ -101,14 +101,10 @@ class Fault:
 
         Parameters
         ----------
-        path : str
-            The file, as the user named it.
-        lines_before : int
-            Lines of the file before the piece.
-        cut : bool
-            Whether the piece is the last of its file and had no final newline.
-        base_of : str
-            Whose the index base is, where it cannot be chosen.
+        path : str                the file, as the user named it
+        lines_before : int        lines of the file before the piece
+        cut : bool                whether the piece is the last of its file and had no final newline
+        base_of : str             whose the index base is, where it cannot be chosen
         """
         problem, fix = self.problem, self.fix
         if base_of and self.code == tokenizer.INDEX_BELOW_BASE:
@@ -193,11 +189,9 @@ def refused_rows(
     Parameters
     ----------
     text : uint8[n]
-    wanted : mapping
-        Position of a row: a function from its line, without the comment, to the offset of what is
-        at fault, the problem, and the fix.
-    refused : set of int
-        Lines that left no row.
+    wanted : mapping          position of a row: a function from its line, without the comment, to
+                              the offset of what is at fault, the problem, and the fix
+    refused : set of int      lines that left no row
     """
     found: list[Fault] = []
     row = -1
@@ -231,9 +225,7 @@ def index_beyond(text: NDArray[np.uint8], last: int, refused: set[int]) -> tuple
     Parameters
     ----------
     text : uint8[n]
-    last : int
-    refused : set of int
-        Lines that left no row.
+    refused : set of int      lines that left no row
 
     Returns
     -------
@@ -289,11 +281,8 @@ def unmergeable(why: int, index: int, hashed: bool, line: bytes) -> tuple[int, s
 
     Parameters
     ----------
-    why, index : int
-        As from `reshape.merge_rows`.
-    hashed : bool
-        Whether indices had been replaced by hashes.
-    line : bytes
+    why, index : int          as from `reshape.merge_rows`
+    hashed : bool             whether indices had been replaced by hashes
     """
     if hashed:
         problem = f"values whose indices hash to {index} add up to 1e154 or more"
@@ -312,14 +301,10 @@ def row_too_large(dtype: str, limit: float, hashed: bool, line: bytes) -> tuple[
 
     Parameters
     ----------
-    dtype : {"float64", "float32"}
-        What values are rounded to.
-    limit : float
-        As `norms.LIMITS` has it.
-    hashed : bool
-        Whether entries were added up whose indices have the same hash.
-    line : bytes
-        As written, without a comment.
+    dtype : {"float64", "float32"}      what values are rounded to
+    limit : float             as `norms.LIMITS` has it
+    hashed : bool             whether entries were added up whose indices have the same hash
+    line : bytes              as written, without a comment
     """
     fix = "scale the data"
     if dtype == "float32":

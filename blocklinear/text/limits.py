@@ -19,23 +19,17 @@ _FETCH_AGAIN = "the input may be cut short: fetch it again"
 class Limits:
     """The limits of `options`; each method raises the exception of what goes beyond.
 
+    UsageError is raised if the index base is to be found in a stream, or a digest given for several
+    inputs; TooManyFeatures if there are more hashes than features allowed.
+
     Parameters
     ----------
-    paths : sequence of str
-    options : TextOptions
-    on_skip : callable
-        Called with the exception of each refused line, in order, with ``on_error="skip"``.
+    on_skip : callable        called with the exception of each refused line, in order, with
+                              ``on_error="skip"``
 
     Attributes
     ----------
     skipped : int             refused lines, with ``on_error="skip"``
-
-    Raises
-    ------
-    UsageError
-        If the index base is to be found in a stream, or a digest given for several inputs.
-    TooManyFeatures
-        If there are more hashes than features allowed.
     """
 
     def __init__(

@@ -29,26 +29,20 @@ class RowReader:
 
     Parameters
     ----------
-    paths : sequence of paths and URLs
-    options : TextOptions
-    on_skip : callable
-        Called with the exception of each refused line, in order, with ``on_error="skip"``.
-    fleeting : bool
-        Rows are done with when the next are asked for: their memory is used again.
-    weights : WeightReader or None
-        Has the weights of the rows of all inputs; those of refused lines are passed over.
-    dtype : {"float64", "float32"}
-        What values will be rounded to: a row whose squares add up to more than that holds is
-        refused.
-    look_up : callable or None
-        Replaces indices of `Rows` by numbers of a store, in the threads that parse. Rows of a line
-        that is longer than usual are left as they are: there is no memory for what is missing.
-    extent : Extent or None
-        Which lines of the only path are to be read; None is all of them.
-    lines_before : int
-        Lines of the input before these.
-    pool : ThreadPoolExecutor or None
-        Threads that parse; its own ones if None.
+    on_skip : callable        called with the exception of each refused line, in order, with
+                              ``on_error="skip"``
+    fleeting : bool           rows are done with when the next are asked for: their memory is used
+                              again
+    weights : WeightReader or None      has the weights of the rows of all inputs; those of refused
+                              lines are passed over
+    dtype : {"float64", "float32"}      what values will be rounded to: a row whose squares add up
+                              to more than that holds is refused
+    look_up : callable or None          replaces indices of `Rows` by numbers of a store, in the
+                              threads that parse. Rows of a line that is longer than usual are left
+                              as they are: there is no memory for what is missing
+    extent : Extent or None   which lines of the only path are to be read; None is all of them
+    lines_before : int        lines of the input before these
+    pool : ThreadPoolExecutor or None   threads that parse; its own ones if None
 
     Attributes
     ----------

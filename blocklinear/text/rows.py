@@ -183,16 +183,12 @@ def parse(
 
     Parameters
     ----------
-    text : uint8[n + 1]
-        Lines that end in a newline, and one more newline as a guard.
-    index_base : int
-        Smallest index allowed.
-    max_faults : int
-        Stop after so many refused lines.
-    reshaping : Reshaping
-        What is done to rows that are not as a store keeps them.
-    buffers : ParseBuffers or None
-        Where the rows may lie; they are valid until it is used again.
+    text : uint8[n + 1]       lines that end in a newline, and one more newline as a guard
+    index_base : int          smallest index allowed
+    max_faults : int          stop after so many refused lines
+    reshaping : Reshaping     what is done to rows that are not as a store keeps them
+    buffers : ParseBuffers or None      where the rows may lie; they are valid until it is used
+                              again
     """
     n_qids = _blank_qids(text) if reshaping.ignore_qid else 0
     rows = _parse(text, index_base, max_faults, reshaping, buffers)

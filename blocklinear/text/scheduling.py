@@ -32,11 +32,7 @@ class SlabParser:
 
     Parameters
     ----------
-    source : Source
-    pool : ThreadPoolExecutor
-    options : TextOptions
-    dtype, fleeting, look_up
-        As for `RowReader`.
+    dtype, fleeting, look_up  as for `RowReader`
     """
 
     def __init__(

@@ -55,21 +55,15 @@ def slabs(
 ) -> Iterator[Slab]:
     """Cut `source` at newlines into pieces of at most `slab_bytes`, a longer line alone.
 
+    LongLine is raised if a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
+
     Parameters
     ----------
-    source : Source
-    slab_bytes, max_line_bytes : int
-    spare : deque of Pages
-        Memory of slabs that are not long, and are done with: it is used again.
-    reserve : callable
-        Called with the bytes that a line is going to take, before more than a slab is read for it.
-    at_start : bool
-        Whether the first bytes are those of the input, which may be a byte order mark.
-
-    Raises
-    ------
-    LongLine
-        If a line is longer than `max_line_bytes`, which is at least `slab_bytes`.
+    spare : deque of Pages    memory of slabs that are not long, and are done with: it is used again
+    reserve : callable        called with the bytes that a line is going to take, before more than a
+                              slab is read for it
+    at_start : bool           whether the first bytes are those of the input, which may be a byte
+                              order mark
     """
     head = np.empty(len(_BOM) + 2, np.uint8)
     carried = head[: _fill(source, head, 0)[0]]

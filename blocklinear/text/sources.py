@@ -234,11 +234,8 @@ class Source:
 
     Parameters
     ----------
-    path : str
-    options : TextOptions
-        Its `window_limit` and `max_decompressed` hold.
-    extent : Extent or None
-        The lines to read; text of which not all is read is plain.
+    options : TextOptions     its `window_limit` and `max_decompressed` hold
+    extent : Extent or None   the lines to read; text of which not all is read is plain
 
     Attributes
     ----------

@@ -26,26 +26,19 @@ _FIX = "write one number a line, one for each row, in their order"
 class WeightReader:
     """Hand out the weights of rows, in order; blank lines do not count.
 
+    InputFormatError is raised for the first line that is no weight: finite, not negative, below
+    1e154; InputError if a compressed stream is cut or damaged, or there are not as many weights as
+    rows; StorageError if the file cannot be read or changes meanwhile.
+
     Parameters
     ----------
-    path : str
-        Plain or gz, bz2, xz, zst; ``-`` is standard input.
-    options : TextOptions
-        What holds for any input holds for it.
+    path : str                plain or gz, bz2, xz, zst; ``-`` is standard input
+    options : TextOptions     what holds for any input holds for it
 
     Attributes
     ----------
     provenance : dict         after `finish`: path, size, mtime_ns, digest
     notes : list[str]         after `finish`: what is odd about the file, in a sentence each
-
-    Raises
-    ------
-    InputFormatError
-        For the first line that is no weight: finite, not negative, below 1e154.
-    InputError
-        If a compressed stream is cut or damaged, or there are not as many weights as rows.
-    StorageError
-        If the file cannot be read or changes meanwhile.
     """
 
     def __init__(self, path: str, options: TextOptions) -> None:
