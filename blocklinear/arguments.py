@@ -31,10 +31,7 @@ def described(value: object) -> str:
 def check_count(name: str, value: object) -> int:
     """Return how many, NumPy's integers as Python's.
 
-    Raises
-    ------
-    UsageError
-        If `value` is not an integer of at least 1.
+    UsageError is raised if `value` is not an integer of at least 1.
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name} is {value!r}, but must be an integer, at least 1")
@@ -44,12 +41,8 @@ def check_count(name: str, value: object) -> int:
 def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
     """Return the paths of text as a list; one path is a list of one.
 
-    Raises
-    ------
-    WrongTypeError
-        If `inputs` is neither a path nor some paths.
-    UsageError
-        If there is none.
+    WrongTypeError is raised if `inputs` is neither a path nor some paths; UsageError if there is
+    none.
     """
     if isinstance(inputs, str | os.PathLike):
         return [inputs]
@@ -74,9 +67,7 @@ def _no_path(place: str, value: object) -> WrongTypeError:
 def check_sparse(X: Any) -> None:
     """Refuse a SciPy matrix with places that it does not have: SciPy would read or write there.
 
-    Raises
-    ------
-    InputError
+    Raises InputError.
     """
     problem = ""
     if hasattr(X, "check_format"):
@@ -98,10 +89,7 @@ def check_sparse(X: Any) -> None:
 def batches_of(batches: object, least: int = 3) -> Iterator[Any]:
     """Yield batches of rows, each a tuple or list of `least` to 3: X, y, sample_weight.
 
-    Raises
-    ------
-    WrongTypeError
-        If one is something else.
+    WrongTypeError is raised if one is something else.
     """
     short, rest = ("2 or ", " or (X, y)") if least < 3 else ("", ", with None for no weights")
     fix = f"give (X, y, sample_weight){rest}"
@@ -120,9 +108,7 @@ def batches_of(batches: object, least: int = 3) -> Iterator[Any]:
 def check_store(store: object, accepted: type | tuple[type, ...]) -> None:
     """Refuse what is not a store, with what to give instead.
 
-    Raises
-    ------
-    WrongTypeError
+    Raises WrongTypeError.
     """
     if not isinstance(store, accepted):
         raise WrongTypeError(
@@ -134,9 +120,7 @@ def check_store(store: object, accepted: type | tuple[type, ...]) -> None:
 def check_name(store: str | os.PathLike[str]) -> None:
     """Refuse an empty name of a store, which would be the current folder.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     if not os.fspath(store):
         raise UsageError("the name of the store is empty", "name a folder; this one is '.'")
@@ -145,9 +129,7 @@ def check_name(store: str | os.PathLike[str]) -> None:
 def check_options(options: object, kind: type) -> None:
     """Refuse options that are not of `kind`.
 
-    Raises
-    ------
-    WrongTypeError
+    Raises WrongTypeError.
     """
     if not isinstance(options, kind):
         raise WrongTypeError(
@@ -161,10 +143,7 @@ def check_types(options: Any) -> None:
 
     Numbers of any kind, as NumPy's, become Python's, which JSON takes; lists and arrays tuples.
 
-    Raises
-    ------
-    WrongTypeError
-        If a field has a value of a type that its annotation does not name.
+    WrongTypeError is raised if a field has a value of a type that its annotation does not name.
     """
     kind: type = type(options)
     for name, hint in _hints(kind).items():

@@ -23,10 +23,8 @@ def to_json(classes: Classes) -> dict[str, Class]:
 def from_json(content: Any) -> dict[float, Class]:
     """Return classes from JSON.
 
-    Raises
-    ------
-    ValueError
-        If it is not what `to_json` gives: labels that differ, all text or all integers.
+    ValueError is raised if it is not what `to_json` gives: labels that differ, all text or all
+    integers.
     """
     if type(content) is not dict:
         raise ValueError("the classes are no object")
@@ -44,9 +42,7 @@ def as_given(codes: NDArray[np.float64], classes: Classes) -> NDArray[Any]:
 
     Parameters
     ----------
-    codes : float64[n]
-        Numbers that labels have in blocks.
-    classes : mapping of float to str or int
+    codes : float64[n]        numbers that labels have in blocks
 
     Returns
     -------
@@ -81,10 +77,8 @@ def named_labels(recipe: Any, classes: Classes) -> Classes:
 
     Parameters
     ----------
-    recipe : object or None
-        Of a table, as JSON has it; anything else changes nothing.
-    classes : mapping of float to str or int
-        Of the store or the model.
+    recipe : object or None   of a table, as JSON has it; anything else changes nothing
+    classes : mapping of float to str or int      of the store or the model
     """
     target = recipe.get("target") if isinstance(recipe, Mapping) else None
     if isinstance(target, Mapping) and target.get("kind") == "boolean":

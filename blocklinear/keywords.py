@@ -38,15 +38,11 @@ def names_of(kind: type) -> list[str]:
 def refuse_unknown(settings: Iterable[str], known: Iterable[str], owner: str) -> None:
     """Refuse the first keyword that is not known, and name the nearest one that is.
 
+    Raises WrongTypeError.
+
     Parameters
     ----------
-    settings, known : iterable of str
-    owner : str
-        What takes the keywords, for the message.
-
-    Raises
-    ------
-    WrongTypeError
+    owner : str               what takes the keywords, for the message
     """
     names = list(known)
     for name in settings:
@@ -64,10 +60,7 @@ def translated(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     ``memory`` may be a size as "512M"; weights of classes may be a dict.
 
-    Raises
-    ------
-    UsageError
-        If an option is given by two names, or a size is none.
+    UsageError is raised if an option is given by two names, or a size is none.
     """
     found: dict[str, Any] = {}
     for given, value in settings.items():

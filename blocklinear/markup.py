@@ -54,14 +54,9 @@ def table(
 
     Parameters
     ----------
-    title : str
-        Above it; none if empty.
-    header : sequence of str
-    rows : iterable of sequence of str
-    marked : int or None
-        A row, from 0, that is bold.
-    numbers : collection of int
-        Columns, from 0, that are right-aligned.
+    title : str               above it; none if empty
+    marked : int or None      a row, from 0, that is bold
+    numbers : collection of int         columns, from 0, that are right-aligned
     """
     kinds = [' class="number"' if k in numbers else "" for k in range(len(header))]
     head = "".join(

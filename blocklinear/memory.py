@@ -23,10 +23,7 @@ WEIGHT_VECTORS = 3
 def parse_size(text: str) -> int:
     """Read ``512M``, ``4G``, ``1.5GiB`` as bytes; units are powers of 1024.
 
-    Raises
-    ------
-    UsageError
-        If `text` is not a size from 1 to 2**63 - 1 bytes.
+    UsageError is raised if `text` is not a size from 1 to 2**63 - 1 bytes.
     """
     match = _SIZE.fullmatch(text.strip()) if len(text) <= _LONGEST_SIZE else None
     size = 0

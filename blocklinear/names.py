@@ -18,18 +18,12 @@ def pack(names: Sequence[str]) -> tuple[bytes, int]:
 def unpack(data: bytes, n_bytes: int, n_names: int) -> tuple[str, ...]:
     """Return names.
 
+    ValueError is raised if they are not so many names, of so many bytes.
+
     Parameters
     ----------
-    data : bytes
-        As from `pack`.
-    n_bytes : int
-        What they take unpacked.
-    n_names : int
-
-    Raises
-    ------
-    ValueError
-        If they are not so many names, of so many bytes.
+    data : bytes              as from `pack`
+    n_bytes : int             what they take unpacked
     """
     if not 0 <= n_bytes <= MOST_BYTES:
         raise ValueError(f"its names take {n_bytes} bytes")

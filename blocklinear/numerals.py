@@ -16,14 +16,6 @@ def format_number(value: float) -> str:
 
     Integers are written as LIBLINEAR's ``%.17g`` writes its labels: ``1234567``, never
     ``1.23457e+06`` or ``1234567.0``. From 2**63 on they have an exponent.
-
-    Parameters
-    ----------
-    value : float
-
-    Returns
-    -------
-    str
     """
     value = float(value)
     if value.is_integer() and abs(value) < _DIGITS_OF_INTEGERS:
@@ -36,17 +28,10 @@ def counted(n: float, one: str, several: str = "", form: str = "") -> str:
 
     Parameters
     ----------
-    n : int or float
-    one : str
-        What follows a 1, as ``row`` or ``row has``.
-    several : str
-        What follows other numbers, if that is not `one` with an s: ``entries``, ``rows have``.
-    form : str
-        How `n` is written, as ``,``; by default as `format_number` does.
-
-    Returns
-    -------
-    str
+    one : str                 what follows a 1, as ``row`` or ``row has``
+    several : str             what follows other numbers, if that is not `one` with an s:
+                              ``entries``, ``rows have``
+    form : str                how `n` is written, as ``,``; by default as `format_number` does
     """
     number = f"{n:{form}}" if form else format_number(n)
     return f"{number} {one if n == 1 else several or f'{one}s'}"
@@ -55,19 +40,12 @@ def counted(n: float, one: str, several: str = "", form: str = "") -> str:
 def parse_label(text: str) -> float:
     """Read the label of a class, as an option names it.
 
+    UsageError is raised if it is not a number, not finite, or so large that another integer has the
+    same float64.
+
     Parameters
     ----------
-    text : str
-        A decimal number: ``1``, ``+1`` and ``1.0`` are the same label.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    UsageError
-        If it is not a number, not finite, or so large that another integer has the same float64.
+    text : str                a decimal number: ``1``, ``+1`` and ``1.0`` are the same label
     """
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not abs(value) < DISTINCT_INTEGERS:

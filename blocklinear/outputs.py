@@ -35,28 +35,22 @@ Name = str | os.PathLike[str]
 class Output:
     """A place that results go to, checked before the work that makes them.
 
+    UsageError is raised if the name is empty or a URL, or that of something that must not be
+    overwritten or cannot be replaced; StorageError if it cannot be written to.
+
     Parameters
     ----------
-    name : str or path
-        The str ``-`` is standard output; a `Path` is always a file.
-    inputs : iterable of (str or path)
-        What is read: files, ``-`` for standard input, or a store that is to be made.
-    appends : bool
-        Whether a file that is there is appended to: its folder may then not be writable.
+    name : str or path        the str ``-`` is standard output; a `Path` is always a file
+    inputs : iterable of (str or path)  what is read: files, ``-`` for standard input, or a store
+                              that is to be made
+    appends : bool            whether a file that is there is appended to: its folder may then not
+                              be writable
 
     Attributes
     ----------
     name : str                as given, for messages
     target : Path or None     the regular file, links followed; None for a stream
     descriptor : int or None  of this process, where it is one
-
-    Raises
-    ------
-    UsageError
-        If the name is empty or a URL, or that of something that must not be overwritten or cannot
-        be replaced.
-    StorageError
-        If it cannot be written to.
     """
 
     def __init__(self, name: Name, inputs: Iterable[Name] = (), appends: bool = False) -> None:
@@ -120,10 +114,7 @@ class Output:
     def check(self) -> None:
         """Refuse what must not be overwritten, and what cannot be written to.
 
-        Raises
-        ------
-        UsageError, StorageError
-            As when it was made.
+        UsageError and StorageError are raised as when it was made.
         """
         with storage_errors(self.name, "open"):
             found = self._found()
@@ -185,14 +176,9 @@ class Output:
     def open(self) -> Iterator[IO[bytes]]:
         """Open it for writing; a file takes its name only when the block ends well.
 
-        Raises
-        ------
-        UsageError
-            If meanwhile something is there that must not be overwritten.
-        StorageError
-            If writing fails; a file is as it was then.
-        BrokenPipeError
-            If the reader of standard output went away.
+        UsageError is raised if meanwhile something is there that must not be overwritten.
+        StorageError is raised if writing fails; a file is as it was then. BrokenPipeError is raised
+        if the reader of standard output went away.
         """
         self.check()
         if self.target is not None:
@@ -208,9 +194,7 @@ class Output:
     def append(self) -> IO[bytes]:
         """Open it for appending, unbuffered; the caller closes it.
 
-        Raises
-        ------
-        StorageError
+        Raises StorageError.
         """
         with storage_errors(self.name, "open"):
             return open(self.target or self._source(), "ab", buffering=0)

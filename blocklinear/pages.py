@@ -17,22 +17,18 @@ _LARGE_BYTES = 4 << 20
 class Pages:
     """Memory straight from the system, which takes pages only when they are written to.
 
+    OSError is raised if the system does not give so many addresses.
+
     Parameters
     ----------
-    n_bytes : int
-    sparse : bool
-        Most of them will never be written to: the system is not to reserve memory for them.
-    large : bool
-        Read at random places: large pages are asked for, whose addresses are found faster.
+    sparse : bool             most of them will never be written to: the system is not to reserve
+                              memory for them
+    large : bool              read at random places: large pages are asked for, whose addresses are
+                              found faster
 
     Attributes
     ----------
     array : uint8[n_bytes]    zeros at first
-
-    Raises
-    ------
-    OSError
-        If the system does not give so many addresses.
     """
 
     def __init__(self, n_bytes: int, sparse: bool = False, large: bool = False) -> None:
@@ -74,10 +70,6 @@ class ByteBudget:
 
     What is asked for alone is always granted, so whoever asks for more than there is waits until
     nothing else is held.
-
-    Parameters
-    ----------
-    capacity : int
     """
 
     def __init__(self, capacity: int) -> None:

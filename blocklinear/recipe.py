@@ -208,10 +208,7 @@ class Recipe:
     def of_json(cls, content: Any) -> Self:
         """Return the recipe that was kept.
 
-        Raises
-        ------
-        ValueError
-            If it is none.
+        ValueError is raised if it is none.
         """
         _RECIPE(content, "recipe")
         if content["version"] != VERSION:
@@ -262,19 +259,14 @@ class Recipe:
 def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> Recipe:
     """Return the recipe of a model that was trained on tables.
 
+    MismatchError is raised if it was trained on something else, or its recipe is not that of its
+    weights.
+
     Parameters
     ----------
-    metadata : mapping of str
-        Of the model.
-    n_features : int
-        That it has.
-    name : str
-        Of the model, for messages.
-
-    Raises
-    ------
-    MismatchError
-        If it was trained on something else, or its recipe is not that of its weights.
+    metadata : mapping of str           of the model
+    n_features : int          that it has
+    name : str                of the model, for messages
     """
     content = metadata.get("recipe")
     if content is None:
@@ -296,15 +288,11 @@ def names_of_features(
 ) -> Callable[[int], str] | None:
     """Return what names the features of a model of tables; None of other models.
 
+    MismatchError is raised if its recipe is not that of its weights.
+
     Parameters
     ----------
-    metadata, n_features, name :
-        As for `recipe_of_model`.
-
-    Raises
-    ------
-    MismatchError
-        If its recipe is not that of its weights.
+    metadata, n_features, name :        as for `recipe_of_model`
     """
     if "recipe" not in metadata:
         return None

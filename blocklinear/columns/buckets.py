@@ -23,10 +23,6 @@ class _Place:
 class Bucket:
     """A scratch file of encoded chunks of rows; it means nothing to anyone else.
 
-    Parameters
-    ----------
-    path : Path
-
     Attributes
     ----------
     pieces : list             in the order they were added
@@ -52,10 +48,7 @@ class Bucket:
     def read(self, piece: _Place) -> memoryview:
         """Return an encoded chunk.
 
-        Raises
-        ------
-        StorageError
-            If it is not what was written.
+        StorageError is raised if it is not what was written.
         """
         with storage_errors(self._path, "read"):
             descriptor = open_regular(self._path)

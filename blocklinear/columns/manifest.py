@@ -217,12 +217,8 @@ class ColumnManifest:
 def read_file(path: Path, most_bytes: int) -> bytes:
     """Return the content of a file of columns.
 
-    Raises
-    ------
-    DamagedError
-        If it is no regular file, or longer than that.
-    OSError
-        If it cannot be read, as when it is not there.
+    DamagedError is raised if it is no regular file, or longer than that; OSError if it cannot be
+    read, as when it is not there.
     """
     try:
         return read_regular(path, most_bytes)

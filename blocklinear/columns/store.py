@@ -270,12 +270,7 @@ class ColumnBuffer:
     def load(self, selection: Selection, pool: Executor) -> ColumnBlock:
         """Read, check and decode chunks into this memory; `pool` loads several at a time.
 
-        Raises
-        ------
-        DamagedError
-            If a file is not what was written.
-        StorageError
-            If it cannot be read.
+        DamagedError is raised if a file is not what was written; StorageError if it cannot be read.
         """
         jobs, column, entry = [], 0, 0
         scale = self._columns.scale
@@ -351,11 +346,7 @@ class ColumnBuffer:
 def open_columns(store: BlockStore) -> ColumnStore | None:
     """Open the column store of a store; None if there is none, or it is of other rows.
 
-    Raises
-    ------
-    DamagedError
-        If its manifest is damaged.
-    StorageError
+    DamagedError is raised if its manifest is damaged. Raises StorageError, too.
     """
     manifest = ColumnManifest.load(store.folder, store.manifest)
     return None if manifest is None else ColumnStore(store.folder / FOLDER, manifest)

@@ -86,26 +86,16 @@ def transpose(
 ) -> ColumnStore:
     """Return the column store of a store, made now if there is none; the caller locked the store.
 
+    DamagedError is raised if a block is damaged. MemoryBudgetError is raised if the budget is too
+    small; it says what would do. StorageError is raised if there is no room for it, or it cannot be
+    written.
+
     Parameters
     ----------
-    store : BlockStore
-    memory_bytes : int
-        Budget of the whole process.
-    threads : int
-        The result depends neither on it nor on `memory_bytes`.
-    listener : callable
-        Called with `TransposeProgress`.
-    force : bool
-        Make it anew, whatever there is.
-
-    Raises
-    ------
-    DamagedError
-        If a block is damaged.
-    MemoryBudgetError
-        If the budget is too small; says what would do.
-    StorageError
-        If there is no room for it, or it cannot be written.
+    memory_bytes : int        budget of the whole process
+    threads : int             the result depends neither on it nor on `memory_bytes`
+    listener : callable       called with `TransposeProgress`
+    force : bool              make it anew, whatever there is
     """
     if not force and (columns := intact_columns(store)) is not None:
         return columns

@@ -46,9 +46,7 @@ _FAMILY = re.compile(r"""font-family: [^;"]*;? ?""")
 def check_installed() -> None:
     """Refuse to go on without matplotlib.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     try:
         import matplotlib  # noqa: F401
@@ -77,10 +75,7 @@ def _picture() -> Any:
 def new_figure(width: float = _WIDTH, height: float = _HEIGHT) -> "Figure":
     """Return an empty figure of some inches, laid out so that no labels overlap.
 
-    Raises
-    ------
-    UsageError
-        If matplotlib is not installed.
+    UsageError is raised if matplotlib is not installed.
     """
     check_installed()
     figure: Figure = _picture()(figsize=(width, height), layout="constrained")
@@ -120,9 +115,7 @@ def plain(text: str, most: int = LONGEST_NAME) -> str:
 def save(figure: "Figure", output: Output) -> None:
     """Write a figure to a file whose suffix is one of `METADATA`; the same numbers, the same bytes.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     import matplotlib as mpl
 
@@ -136,13 +129,10 @@ def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE)
 
     Parameters
     ----------
-    figure : Figure
-    name : str
-        A word that no other figure of the page has: its elements are named after it.
-    title : str
-        What it shows, for who cannot see it.
-    width : float
-        Inches; the narrower, the larger is the text on the page.
+    name : str                a word that no other figure of the page has: its elements are named
+                              after it
+    title : str               what it shows, for who cannot see it
+    width : float             inches; the narrower, the larger is the text on the page
 
     Returns
     -------

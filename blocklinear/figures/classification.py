@@ -46,7 +46,6 @@ def draw_precision_recall(
         Name, what the legend says of it, recall, precision.
     share : float or None
         Of the positive rows: the precision of guesses.
-    ax : matplotlib Axes or None
     """
     figure, ax, below = _axes(ax, lines)
     _draw_lines(ax, lines, steps=True)
@@ -65,13 +64,10 @@ def draw_calibration(
 
     Parameters
     ----------
-    predicted, observed : float64[n]
-        Mean probability of the rows of a bin, and the share of them in which it is so.
-    rows : int64[n]
-        Of each bin; the area of its marker follows from it.
-    what : str
-        Is predicted.
-    ax : matplotlib Axes or None
+    predicted, observed : float64[n]    mean probability of the rows of a bin, and the share of them
+                              in which it is so
+    rows : int64[n]           of each bin; the area of its marker follows from it
+    what : str                is predicted
     """
     figure, ax = canvas.axes_of(ax)
     ax.plot([0, 1], [0, 1], linestyle="--", linewidth=1, color=canvas.GREY, label="as predicted")
@@ -94,11 +90,8 @@ def draw_confusion(
 
     Parameters
     ----------
-    counts : int64[n, k]
-        Rows by their class and by the class predicted.
-    labels, predictions : sequence of str
-        Names of the n and the k.
-    ax : matplotlib Axes or None
+    counts : int64[n, k]      rows by their class and by the class predicted
+    labels, predictions : sequence of str         names of the n and the k
     """
     canvas.check_installed()
     from matplotlib.colors import to_rgba

@@ -31,10 +31,7 @@ def plot_costs(
 
     Parameters
     ----------
-    found : dict
-    metric : str or None
-        None is the one that chose the best C.
-    ax : matplotlib Axes or None
+    metric : str or None      None is the one that chose the best C
     """
     metric = metric or found["metric"]
     folds = [[fold.get(metric) for fold in cost["folds"]] for cost in found["costs"]]
@@ -50,14 +47,9 @@ def draw_costs(
 
     Parameters
     ----------
-    costs : sequence of float
-        In ascending order.
-    scores : float64[n_costs, n_folds]
-        NaN where a fold has none.
-    metric : str
-    best : float
-        The C that was chosen.
-    ax : matplotlib Axes or None
+    costs : sequence of float           in ascending order
+    scores : float64[n_costs, n_folds]  NaN where a fold has none
+    best : float              the C that was chosen
     """
     figure, ax = canvas.axes_of(ax)
     found = np.ma.masked_invalid(scores)

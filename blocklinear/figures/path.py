@@ -25,16 +25,11 @@ def draw_path(
 
     Parameters
     ----------
-    costs : sequence of float
-        In ascending order.
+    costs : sequence of float           in ascending order
     weights : float64[n_costs, k]
-    names : sequence of str
-        Of the k features.
-    used : sequence of int
-        Weights that are not 0, of each C.
-    what : str
-        A weight above 0 speaks for.
-    ax : matplotlib Axes or None
+    names : sequence of str   of the k features
+    used : sequence of int    weights that are not 0, of each C
+    what : str                a weight above 0 speaks for
     """
     figure, ax = canvas.axes_of(ax, width=8.0)
     for k, name in enumerate(names):

@@ -17,11 +17,7 @@ def draw_weights(
 
     Parameters
     ----------
-    names : sequence of str
-    weights : sequence of float
-    what : str
-        A weight above 0 speaks for.
-    ax : matplotlib Axes or None
+    what : str                a weight above 0 speaks for
     """
     figure, ax = canvas.axes_of(ax, height=1.1 + 0.22 * max(len(names), 4))
     colours = [canvas.colour(0 if weight > 0 else 1) for weight in weights]

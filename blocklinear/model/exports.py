@@ -20,10 +20,7 @@ _MOST_BYTES = 2_000_000_000
 def to_sklearn(model: ModelParameters) -> Any:
     """Return an estimator of scikit-learn with the weights of a model.
 
-    Raises
-    ------
-    UsageError
-        If scikit-learn is not installed, or cannot express the model.
+    UsageError is raised if scikit-learn is not installed, or cannot express the model.
     """
     _refuse_hashed(model, "scikit-learn")
     if model.solver == "ONECLASS_SVM":
@@ -146,12 +143,8 @@ def _after_normalizing(made: Any, model: ModelParameters) -> Any:
 def to_onnx(model: ModelParameters, path: str | os.PathLike[str] | Output | None = None) -> Any:
     """Return a model as ONNX; write it under `path`, if one is given.
 
-    Raises
-    ------
-    UsageError
-        If the package onnx is not installed, or ONNX cannot express the model.
-    StorageError
-        If writing fails.
+    UsageError is raised if the package onnx is not installed, or ONNX cannot express the model;
+    StorageError if writing fails.
     """
     _refuse_hashed(model, "ONNX")
     if model.weights.nbytes > _MOST_BYTES:

@@ -45,20 +45,12 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def recognise(path: str | os.PathLike[str]) -> Format | None:
     """Return the format of a model file, by its first bytes; None if it is neither.
 
-    Parameters
-    ----------
-    path : path
+    UsageError is raised if it is a URL; StorageError if the file cannot be read, or is a pipe or a
+    device.
 
     Returns
     -------
     {"native", "liblinear"} or None
-
-    Raises
-    ------
-    UsageError
-        If it is a URL.
-    StorageError
-        If the file cannot be read, or is a pipe or a device.
     """
     with _opened(path) as stream:
         return _format_of(stream)
@@ -75,12 +67,8 @@ def _format_of(stream: IO[bytes]) -> Format | None:
 def check_replaceable(output: Output) -> None:
     """Refuse to replace a file that is not a model: the name is probably mistyped.
 
-    Raises
-    ------
-    UsageError
-        If a file is there that is neither a model nor empty.
-    StorageError
-        If it cannot be read.
+    UsageError is raised if a file is there that is neither a model nor empty; StorageError if it
+    cannot be read.
     """
     target = output.target
     if target is None or not output.is_file or not target.stat().st_size:
@@ -94,19 +82,12 @@ def check_replaceable(output: Output) -> None:
 def write_model(model: ModelParameters, output: Output, format: Format) -> None:
     """Write a model, whole or not at all.
 
+    UsageError is raised if the output holds something that is not a model, `format` is unknown, or
+    the model cannot be expressed in LIBLINEAR's text; StorageError if writing fails.
+
     Parameters
     ----------
-    model : ModelParameters
-    output : Output
     format : {"native", "liblinear"}
-
-    Raises
-    ------
-    UsageError
-        If the output holds something that is not a model, `format` is unknown, or the model
-        cannot be expressed in LIBLINEAR's text.
-    StorageError
-        If writing fails.
     """
     if format not in ("native", "liblinear"):
         raise UsageError(f"format {format!r} is unknown", "use 'native' or 'liblinear'")
@@ -130,28 +111,13 @@ def read_model(
 ) -> ModelParameters:
     """Read a model of either format, recognised by its first bytes.
 
+    DamagedError is raised if the file is not a whole model; MismatchError if a newer version of the
+    program wrote it; MemoryBudgetError if the weights cannot fit the memory of this machine;
+    UsageError if it is a URL; StorageError if the file cannot be read, or is a pipe or a device.
+
     Parameters
     ----------
-    path : path
-    admit : callable
-        Called before the weights are read, and may raise.
-
-    Returns
-    -------
-    ModelParameters
-
-    Raises
-    ------
-    DamagedError
-        If the file is not a whole model.
-    MismatchError
-        If a newer version of the program wrote it.
-    MemoryBudgetError
-        If the weights cannot fit the memory of this machine.
-    UsageError
-        If it is a URL.
-    StorageError
-        If the file cannot be read, or is a pipe or a device.
+    admit : callable          called before the weights are read, and may raise
     """
     name = os.fspath(path)
     with _opened(path) as stream:

@@ -33,43 +33,25 @@ _INTEGER = re.compile(rb"[+-]?[0-9]{1,10}")
 
 
 def matches(head: bytes) -> bool:
-    """Whether a file that begins with these (64) bytes claims to be a LIBLINEAR model.
-
-    Parameters
-    ----------
-    head : bytes
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a file that begins with these (64) bytes claims to be a LIBLINEAR model."""
     tokens = head.split(maxsplit=1)
     return len(tokens) == 2 and tokens[0] in _KEYS
 
 
 def check_writable(model: ModelParameters) -> None:
-    """Refuse a model that LIBLINEAR's text cannot express; see `check_expressible`.
-
-    Parameters
-    ----------
-    model : ModelParameters
-    """
+    """Refuse a model that LIBLINEAR's text cannot express; see `check_expressible`."""
     check_expressible(model.labels, model.index_base, model.hash_bits)
 
 
 def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) -> None:
     """Refuse what LIBLINEAR, which keeps labels in a C int and cannot hash, would change.
 
+    UsageError is raised if a label is not an integer of 32 bits, or features are hashed or numbered
+    from 0.
+
     Parameters
     ----------
-    labels : iterable of float
-    index_base, hash_bits : int
-        As in a model, or in the manifest of a store.
-
-    Raises
-    ------
-    UsageError
-        If a label is not an integer of 32 bits, or features are hashed or numbered from 0.
+    index_base, hash_bits : int         as in a model, or in the manifest of a store
     """
     if hash_bits:
         raise UsageError(
@@ -95,10 +77,8 @@ def not_kept(normalize: str, classes: Classes) -> list[str]:
 
     Parameters
     ----------
-    normalize : {"none", "l2"}
-        How rows are transformed before the weights are applied.
-    classes : mapping
-        Labels as given, by their numbers; empty if they are numbers.
+    normalize : {"none", "l2"}          how rows are transformed before the weights are applied
+    classes : mapping         labels as given, by their numbers; empty if they are numbers
     """
     warnings = [] if normalize == "none" else [_NORMALIZED_ROWS]
     if classes:
@@ -114,8 +94,7 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
 
     Parameters
     ----------
-    model : ModelParameters
-        Checked by `check_writable`.
+    model : ModelParameters   checked by `check_writable`
     stream : binary file
     """
     one_class = model.solver == "ONECLASS_SVM"
@@ -136,16 +115,7 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
 
 
 def is_large(model: ModelParameters) -> bool:
-    """Return whether compiled code, five times as fast, is to write the weights.
-
-    Parameters
-    ----------
-    model : ModelParameters
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether compiled code, five times as fast, is to write the weights."""
     return bool(model.weights.size >= LARGE)
 
 
@@ -176,25 +146,19 @@ def read(
 ) -> ModelParameters:
     """Read a model text.
 
+    DamagedError is raised if the text is not a whole model; the message has the line. OSError is
+    raised if reading fails.
+
     Parameters
     ----------
-    name : str
-        Of the file, for messages.
+    name : str                of the file, for messages
     stream : binary file
-    admit : callable
-        Called before the weights are read, and may raise.
+    admit : callable          called before the weights are read, and may raise
 
     Returns
     -------
     ModelParameters
         Not checked yet.
-
-    Raises
-    ------
-    DamagedError
-        If the text is not a whole model; the message has the line.
-    OSError
-        If reading fails.
     """
     text = _Text(name, stream)
     header = _read_header(text)

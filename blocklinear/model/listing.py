@@ -27,19 +27,14 @@ VERSION = 1
 def write_weights(model: LinearModel, stream: IO[bytes], most: int | None = None) -> None:
     """Write the weights that are not 0, by name.
 
+    UsageError is raised if `most` is below 1; MismatchError if the recipe of a model of tables is
+    not that of its weights.
+
     Parameters
     ----------
-    model : LinearModel
     stream : binary file
-    most : int, optional
-        How many of each class, those of the largest absolute values; None for all.
-
-    Raises
-    ------
-    UsageError
-        If `most` is below 1.
-    MismatchError
-        If the recipe of a model of tables is not that of its weights.
+    most : int, optional      how many of each class, those of the largest absolute values; None for
+                              all
     """
     if most is not None and most < 1:
         raise UsageError(

@@ -49,16 +49,7 @@ _FIX = "train again, or fetch the file again"
 
 
 def matches(head: bytes) -> bool:
-    """Whether a file that begins with these (64) bytes claims to be a native model.
-
-    Parameters
-    ----------
-    head : bytes
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a file that begins with these (64) bytes claims to be a native model."""
     return head[:4] == b"PK\x03\x04" and head[30:40] == b"header.npy"
 
 
@@ -67,7 +58,6 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
 
     Parameters
     ----------
-    model : ModelParameters
     stream : binary file, seekable
     """
     header: dict[str, Any] = {
@@ -143,29 +133,20 @@ def read(
 ) -> ModelParameters:
     """Read a model file.
 
+    DamagedError is raised if the file is not, byte for byte, what was written; MismatchError if its
+    format version is newer than this program; MemoryBudgetError if the weights cannot fit the
+    memory of this machine; OSError if reading fails.
+
     Parameters
     ----------
-    name : str
-        Of the file, for messages.
+    name : str                of the file, for messages
     stream : binary file
-    admit : callable
-        Called before the weights are read, and may raise.
+    admit : callable          called before the weights are read, and may raise
 
     Returns
     -------
     ModelParameters
         Not checked yet.
-
-    Raises
-    ------
-    DamagedError
-        If the file is not, byte for byte, what was written.
-    MismatchError
-        If its format version is newer than this program.
-    MemoryBudgetError
-        If the weights cannot fit the memory of this machine.
-    OSError
-        If reading fails.
     """
     size = os.fstat(stream.fileno()).st_size
     with _damage(name), zipfile.ZipFile(stream) as archive:

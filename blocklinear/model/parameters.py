@@ -32,13 +32,7 @@ def expected_columns(solver: str, n_labels: int) -> int:
 
     Parameters
     ----------
-    solver : str
-        A key of `SOLVERS`.
-    n_labels : int
-
-    Returns
-    -------
-    int
+    solver : str              a key of `SOLVERS`
     """
     return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
 

@@ -107,30 +107,22 @@ def predict_stream(
 
     Parameters
     ----------
-    model : LinearModel
-    inputs : sequence of str
-        Files; ``-`` is stdin.
-    output : str, path or Output
-        Appears whole or not at all, unless it is a stream: ``-`` (stdout), a pipe or a device.
-    text_options : TextOptions, optional
-        How to read; by default with the features numbered as the model's were. They are hashed as
-        the model's were, and rows are normalised so, in any case.
-    decision : bool
-        Write all decision values of a row (``%.17g``, separated by blanks) instead of its label.
-    probability : bool
-        Write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and probabilities.
-    strict : bool
-        Refuse features that the model does not know, instead of ignoring and counting them.
-    classes : bool
-        Count labels and predictions in a `Confusion`.
-    positive : float, optional
-        With `classes`, the class of two whose F1 is reported; by default the larger label.
-    listener : callable, optional
-        Called with a `TextProgress` event after each piece of text.
-
-    Returns
-    -------
-    PredictionReport
+    inputs : sequence of str  files; ``-`` is stdin
+    output : str, path or Output        appears whole or not at all, unless it is a stream: ``-``
+                              (stdout), a pipe or a device
+    text_options : TextOptions, optional          how to read; by default with the features numbered
+                              as the model's were. They are hashed as the model's were, and rows are
+                              normalised so, in any case
+    decision : bool           write all decision values of a row (``%.17g``, separated by blanks)
+                              instead of its label
+    probability : bool        write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and
+                              probabilities
+    strict : bool             refuse features that the model does not know, instead of ignoring and
+                              counting them
+    classes : bool            count labels and predictions in a `Confusion`
+    positive : float, optional          with `classes`, the class of two whose F1 is reported; by
+                              default the larger label
+    listener : callable, optional       called with a `TextProgress` event after each piece of text
 
     Raises
     ------
@@ -189,6 +181,8 @@ def predict_text(
 ) -> npt.NDArray[Any]:
     """Predict every row of some LIBSVM files, in order, into an array.
 
+    UsageError, InputError and StorageError are raised as by `predict_stream`.
+
     Parameters
     ----------
     model, inputs, text_options, decision, probability, strict
@@ -198,11 +192,6 @@ def predict_text(
     -------
     ndarray
         As `predicted` returns it.
-
-    Raises
-    ------
-    UsageError, InputError, StorageError
-        As `predict_stream` does.
     """
     check_form(model, decision, probability)
     parts = [np.empty((0, model.n_columns))]
@@ -221,23 +210,14 @@ def evaluate_text(
 ) -> Evaluation:
     """Compare the labels of some LIBSVM files with what a model says of their rows.
 
+    UsageError, InputError and StorageError are raised as by `predict_stream`; also if there are no
+    rows.
+
     Parameters
     ----------
-    model, inputs, text_options
-        As for `predict_stream`.
-    positive : float or None
-        The class of two that curves and F1 are of; None is the larger label.
-    listener : callable
-        Called with a `TextProgress` after each piece of text.
-
-    Returns
-    -------
-    Evaluation
-
-    Raises
-    ------
-    UsageError, InputError, StorageError
-        As `predict_stream` does; also if there are no rows.
+    model, inputs, text_options         as for `predict_stream`
+    positive : float or None  the class of two that curves and F1 are of; None is the larger label
+    listener : callable       called with a `TextProgress` after each piece of text
     """
     found = Evaluation(model, positive)
     reader, base = _reader(model, inputs, text_options, False)
@@ -264,24 +244,18 @@ def predicted(
 ) -> npt.NDArray[Any]:
     """Return what decision values mean.
 
+    UsageError is raised if both are asked for, or the model has no probabilities.
+
     Parameters
     ----------
-    model : LinearModel
     decisions : ndarray of float64, shape (n_rows, n_columns)
-    decision : bool
-        Return them as they are, of one column as a vector.
-    probability : bool
-        Return probabilities, float64[n_rows, n_classes].
+    decision : bool           return them as they are, of one column as a vector
+    probability : bool        return probabilities, float64[n_rows, n_classes]
 
     Returns
     -------
     ndarray, shape (n_rows,)
         Labels as they were given, or the values of a regression, if neither is asked for.
-
-    Raises
-    ------
-    UsageError
-        If both are asked for, or the model has no probabilities.
     """
     check_form(model, decision, probability)
     if probability:
@@ -295,9 +269,7 @@ def predicted(
 def check_form(model: LinearModel, decision: bool, probability: bool) -> None:
     """Refuse two forms at once, and probabilities of a model that has none.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     if decision and probability:
         raise UsageError("decision values and probabilities are wanted at once", "ask for one")
@@ -348,27 +320,16 @@ def text_memory(
 ) -> int:
     """Return the budget for process and text: the memory less what a model, or several, take.
 
+    MemoryBudgetError is raised if that is too little; the message has the smallest budget that
+    would do.
+
     Parameters
     ----------
-    n_bytes : int
-        Of weights.
-    n_columns : int
-        Decision values of a row.
-    memory_bytes : int
-        The budget of the whole process.
-    least : int
-        What text must have.
-    what : str
-        What is read in its place.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    MemoryBudgetError
-        If that is too little; the message has the smallest budget that would do.
+    n_bytes : int             of weights
+    n_columns : int           decision values of a row
+    memory_bytes : int        the budget of the whole process
+    least : int               what text must have
+    what : str                what is read in its place
     """
     step_bytes = 16 * max(_VALUES_PER_STEP, n_columns)
     taken = PROCESS_BYTES + n_bytes + step_bytes

@@ -58,10 +58,10 @@ def positive_class(
     It is the larger label, of text the last in the order of its characters, in whatever order the
     data have them, unless another is given.
 
+    UsageError is raised if a class is asked for that is none of two.
+
     Parameters
     ----------
-    classes : sequence of float
-    asked : float or None
     named : mapping of float to str or int, optional
         Labels as they were given, where these are others.
 
@@ -69,11 +69,6 @@ def positive_class(
     -------
     float or None
         None of other than two classes.
-
-    Raises
-    ------
-    UsageError
-        If a class is asked for that is none of two.
     """
     if len(classes) != 2:
         if asked is not None:
@@ -106,19 +101,14 @@ def f1(
     Of two classes it is that of the positive one, by default the larger label; of more
     the mean over the classes that have rows or predictions.
 
+    UsageError is raised if `positive` is not one of two classes.
+
     Parameters
     ----------
     labels, predicted : float64[n]
-    classes : tuple of float
-        In any order.
-    positive : float or None
-        One of two classes.
+    classes : tuple of float  in any order
+    positive : float or None  one of two classes
     weights : float64[n] or None
-
-    Raises
-    ------
-    UsageError
-        If `positive` is not one of two classes.
     """
     positive = positive_class(classes, positive)
     scores = []

@@ -15,8 +15,6 @@ def largest(weights: Floats, column: int, top: int) -> npt.NDArray[np.int64]:
     Parameters
     ----------
     weights : float64[n_features, n_columns]
-    column : int
-    top : int
     """
     kept, sizes = np.empty(0, np.int64), np.empty(0)
     for start in range(0, len(weights), _FEATURES_AT_A_TIME):

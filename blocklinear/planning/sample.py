@@ -70,13 +70,8 @@ def sample_text(
 ) -> TextSample:
     """Write about `most_bytes` of the lines of some inputs to `path`, or all of them.
 
-    Raises
-    ------
-    UsageError
-        If an input is a stream, which cannot be read again.
-    InputError
-        If no line is found, or a compressed stream is damaged.
-    StorageError
+    UsageError is raised if an input is a stream, which cannot be read again; InputError if no line
+    is found, or a compressed stream is damaged. Raises StorageError, too.
     """
     names = [name_of(found) for found in inputs]
     sizes = []
@@ -204,9 +199,7 @@ def _read(name: str, start: int, n_bytes: int) -> bytes:
 def sample_store(store: BlockStore, most_entries: int, folder: Path) -> BlockStore:
     """Copy some blocks of a store to a folder: about `most_entries` entries, at least a block.
 
-    Raises
-    ------
-    DamagedError, StorageError
+    Raises DamagedError and StorageError.
     """
     m = store.manifest
     read_features(store.folder, m)  # fetched, where the store is on a URL

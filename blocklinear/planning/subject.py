@@ -75,10 +75,7 @@ def of_text(
 ) -> Subject:
     """Split a sample of text in an empty folder, and extrapolate.
 
-    Raises
-    ------
-    UsageError, InputError, StorageError
-        As `sample_text` and `split` do.
+    UsageError, InputError and StorageError are raised as by `sample_text` and `split`.
     """
     text = replace(options.text, memory_bytes=train.memory_bytes, threads=train.threads)
     options = replace(options, text=text, force=True)
@@ -174,11 +171,7 @@ def _in_blocks(whole: Manifest, options: SplitOptions, memory_bytes: int) -> Man
 def of_store(store: BlockStore, folder: Path) -> Subject:
     """Copy some blocks of a store, of which all but the times is known.
 
-    Raises
-    ------
-    InputError
-        If it has no entry.
-    DamagedError, StorageError
+    InputError is raised if it has no entry. Raises DamagedError and StorageError, too.
     """
     m = store.manifest
     _refuse_empty(m)

@@ -62,9 +62,7 @@ def run_trials(store: BlockStore, options: TrainOptions, limit_s: float) -> list
     A part that has no rows, or lacks a class, is left out. A training that does not converge within
     `limit_s` is the last.
 
-    Raises
-    ------
-    As `train` does.
+    Errors are those of `train`.
     """
     n, trials = len(store.manifest.blocks), list[Trial]()
     sizes = sorted({max(n >> k, 1) for k in range(4)})
@@ -148,9 +146,7 @@ class Trend:
 
         Parameters
         ----------
-        nnz : float
-        slower : float
-            What an entry takes then, over what it took in the sample.
+        slower : float            what an entry takes then, over what it took in the sample
         """
         last = self.last
         times = max(nnz / last.nnz, 1.0)

@@ -99,8 +99,7 @@ def certificate_text(primal: object, dual: object, gap: object, several: bool = 
     Parameters
     ----------
     primal, dual, gap : float, or something else where they are unknown
-    several : bool
-        Whether they are of several models: sums, and the largest gap.
+    several : bool            whether they are of several models: sums, and the largest gap
     """
     if not is_number(gap):
         return "Nothing is proven about this model: it has no certificate."

@@ -25,20 +25,12 @@ def follow(
     A log need not exist yet. A run that ends without having reached its goal is followed until the
     caller is interrupted: its log may be continued.
 
+    InputError is raised if a file is not a run log; StorageError if one cannot be read.
+
     Parameters
     ----------
-    logs : sequence of path
-    show : callable
-        Called with the curves of the logs that have an outer iteration.
-    wait : callable
-        Called between two looks at the files.
-
-    Raises
-    ------
-    InputError
-        If a file is not a run log.
-    StorageError
-        If one cannot be read.
+    show : callable           called with the curves of the logs that have an outer iteration
+    wait : callable           called between two looks at the files
     """
     before = None
     while True:
@@ -68,8 +60,7 @@ class TableOfLog:
 
     Parameters
     ----------
-    write : callable
-        Called with each line.
+    write : callable          called with each line
     """
 
     def __init__(self, write: Callable[[str], object]) -> None:

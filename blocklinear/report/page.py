@@ -58,11 +58,8 @@ class Subject:
 def write_page(subject: Subject, output: str | os.PathLike[str] | Output) -> str:
     """Write a report; return why it has no figures, or an empty text.
 
-    Raises
-    ------
-    UsageError
-        If the output must not be overwritten, or there is neither a run nor a model.
-    StorageError
+    UsageError is raised if the output must not be overwritten, or there is neither a run nor a
+    model. Raises StorageError, too.
     """
     place = Output.of(output)
     page, missing = page_of(subject)
@@ -74,10 +71,7 @@ def write_page(subject: Subject, output: str | os.PathLike[str] | Output) -> str
 def page_of(subject: Subject) -> tuple[str, str]:
     """Return a report as a page, and why it has no figures, or an empty text.
 
-    Raises
-    ------
-    UsageError
-        If there is neither a run nor a model.
+    UsageError is raised if there is neither a run nor a model.
     """
     history, model = subject.history, subject.model
     if history is None and model is None:

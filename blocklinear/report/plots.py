@@ -51,9 +51,11 @@ def plot_logs(
 ) -> None:
     """Draw run logs, a line for each run or for each C of it; below it scores, if any.
 
+    UsageError is raised if matplotlib is not installed, or an argument breaks its rule; InputError
+    if a file is not a run log, or has nothing to show. Raises StorageError, too.
+
     Parameters
     ----------
-    logs : sequence of path
     output : str, path or Output
         The suffix is the format: ``.png``, ``.svg`` or ``.pdf``.
     quantity : {"gap", "primal", "violation"}
@@ -61,14 +63,6 @@ def plot_logs(
         was proven in these logs, which should then be of one problem; or the violation.
     axes : sequence of {"seconds", "passes", "bytes"}
         What it is drawn against, a column of the figure each.
-
-    Raises
-    ------
-    UsageError
-        If matplotlib is not installed, or an argument breaks its rule.
-    InputError
-        If a file is not a run log, or has nothing to show.
-    StorageError
     """
     place = figure_output(logs, output, quantity, axes)
     draw([read_log(log) for log in logs], place, quantity, axes)
@@ -82,10 +76,7 @@ def figure_output(
 ) -> Output:
     """Check the arguments of a figure before logs are read; return where it goes.
 
-    Raises
-    ------
-    UsageError
-        If one breaks its rule.
+    UsageError is raised if one breaks its rule.
     """
     if not logs:
         raise UsageError("there is no log to plot", "name at least one")
@@ -128,11 +119,7 @@ def figure_of(
 
     Parameters
     ----------
-    curves : sequence of RunRecords
-    quantity : str
-    axes : sequence of str
-    width : float or None
-        Inches of each column; of a page, where names are short in legends.
+    width : float or None     inches of each column; of a page, where names are short in legends
 
     Raises
     ------
@@ -198,14 +185,9 @@ def _points(
 
     Parameters
     ----------
-    curve : RunRecords
-    name : str
-        Of the value.
-    axis : str
-    above : float
-        Values that are not larger are left out.
-    certified : bool
-        Whether only outer iterations whose gap was certified count.
+    name : str                of the value
+    above : float             values that are not larger are left out
+    certified : bool          whether only outer iterations whose gap was certified count
     """
     unit = 1 << 20 if axis == "bytes" else 1
     found = [

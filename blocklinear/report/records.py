@@ -91,9 +91,7 @@ class RunRecords:
 
         Parameters
         ----------
-        event : Event
-        goals : dict
-            ``gap_goal`` and ``violation_goal``, if known.
+        goals : dict              ``gap_goal`` and ``violation_goal``, if known
         """
         record = record_of(event)
         if record is not None:

@@ -18,21 +18,16 @@ class RunLog:
     What an earlier run logged stays; the outer iterations of each run are counted from where it
     began. The file is made when there is something to write.
 
+    UsageError is raised if the file is there and holds something else, or is in a store;
+    StorageError if it cannot be written.
+
     Parameters
     ----------
-    path : str, path or Output
-        A stream, as the str ``-`` for standard output, a pipe or a device, is written to as it is.
-    gap_goal, violation_goal : float or None
-        At which the run is to end. They are written with each outer iteration.
-    models : sequence of str
-        The files that it writes its models to; they are written with its end.
-
-    Raises
-    ------
-    UsageError
-        If the file is there and holds something else, or is in a store.
-    StorageError
-        If it cannot be written.
+    path : str, path or Output          a stream, as the str ``-`` for standard output, a pipe or a
+                              device, is written to as it is
+    gap_goal, violation_goal : float or None      at which the run is to end. They are written with
+                              each outer iteration
+    models : sequence of str  the files that it writes its models to; they are written with its end
     """
 
     def __init__(
@@ -88,11 +83,7 @@ def _finite(value: Any) -> Any:
 def check_log(output: Output) -> bool:
     """Return whether the last line of a log is incomplete; refuse what is not a log.
 
-    Raises
-    ------
-    UsageError
-    StorageError
-        If it cannot be read, or written to.
+    StorageError is raised if it cannot be read, or written to. Raises UsageError, too.
     """
     if output.target is None or not output.is_file:
         return False

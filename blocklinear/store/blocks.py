@@ -183,21 +183,15 @@ class StoredChunk:
 class BlockFile:
     """One block read into memory, its structure checked against the manifest.
 
+    DamagedError is raised if it is not the file the manifest means, or any checksum is wrong;
+    StorageError if it cannot be read.
+
     Parameters
     ----------
-    folder : Path
-    record : BlockRecord
-    allocate : callable
-        Gives memory for at least so many bytes; the block is valid until that is used again.
-    past_cache : bool
-        Read past the page cache, where memory begins with a page and the file system can.
-
-    Raises
-    ------
-    DamagedError
-        If it is not the file the manifest means, or any checksum is wrong.
-    StorageError
-        If it cannot be read.
+    allocate : callable       gives memory for at least so many bytes; the block is valid until that
+                              is used again
+    past_cache : bool         read past the page cache, where memory begins with a page and the file
+                              system can
     """
 
     def __init__(
@@ -258,12 +252,10 @@ class BlockReader:
 
     Parameters
     ----------
-    folder : Path
-        Where the block files are.
-    threads : int
-        Threads that decode: each holds a block at a time. One more is read ahead.
-    past_cache : bool
-        Read past the page cache.
+    folder : Path             where the block files are
+    threads : int             threads that decode: each holds a block at a time. One more is read
+                              ahead
+    past_cache : bool         read past the page cache
     """
 
     def __init__(self, folder: Path, threads: int, past_cache: bool = False) -> None:
@@ -349,12 +341,7 @@ class BlockReader:
     def block(self, record: BlockRecord) -> Iterator[BlockFile]:
         """Hand out a block that is expected; its memory is used again afterwards.
 
-        Raises
-        ------
-        DamagedError
-            If it is not what was written.
-        StorageError
-            If it cannot be read.
+        DamagedError is raised if it is not what was written; StorageError if it cannot be read.
         """
         with self._lock:
             place = self._names.index(record.name)
@@ -375,12 +362,8 @@ def damaged(path: Path, what: str) -> DamagedError:
 def fetch_block(path: Path, record: ChunkFile, halt: Callable[[], bool] = lambda: False) -> None:
     """Fetch a block of a store on a URL that is not here; columns are on no URL.
 
-    Raises
-    ------
-    DamagedError
-        If it is not what was written.
-    StorageError
-        If it cannot be read, or `halt` said so while nothing came.
+    DamagedError is raised if it is not what was written; StorageError if it cannot be read, or
+    `halt` said so while nothing came.
     """
     if path.name[0] == ROWS:
         fetched(path, lambda: check_file(path, record), halt)
@@ -431,17 +414,12 @@ def table_of(
 ) -> NDArray[np.void]:
     """Return the checked chunk table of a file.
 
+    DamagedError is raised if it is not the file that is recorded.
+
     Parameters
     ----------
-    path : Path
-    record : ChunkFile
     header : memoryview       the first bytes of the file
     end : memoryview          the last ones: trailer and table, and any number before
-
-    Raises
-    ------
-    DamagedError
-        If it is not the file that is recorded.
     """
     if record.bytes < HEADER_BYTES + TRAILER_BYTES or bytes(header) != _header(path.name):
         raise damaged(path, "its header is not that of this block")
@@ -471,9 +449,7 @@ def table_of(
 def read_table(path: Path, record: ChunkFile) -> NDArray[np.void]:
     """Read what a file has but its chunks, and return its checked table.
 
-    Raises
-    ------
-    DamagedError, StorageError
+    Raises DamagedError and StorageError.
     """
     with opened_block(path, record) as descriptor:
         if record.bytes < HEADER_BYTES + TRAILER_BYTES:
@@ -492,9 +468,7 @@ def read_table(path: Path, record: ChunkFile) -> NDArray[np.void]:
 def check_file(path: Path, record: ChunkFile) -> None:
     """Compare a file with everything that is recorded of it, in little memory.
 
-    Raises
-    ------
-    DamagedError, StorageError
+    Raises DamagedError and StorageError.
     """
     table = read_table(path, record)
     buffer = bytearray(int(table["bytes"].max(initial=0)))

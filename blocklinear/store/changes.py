@@ -41,12 +41,8 @@ COLUMNS_NAMES = ("columns", "columns.new")
 def changing(store: AnyStore) -> Iterator[BlockStore]:
     """Keep other writers out of a store whose rows are to change, and hand out what it holds now.
 
-    Raises
-    ------
-    UsageError
-        If it is on a URL.
-    WrongTypeError, BusyError, DamagedError
-        As `locked` does.
+    UsageError is raised if it is on a URL. WrongTypeError, BusyError and DamagedError are raised as
+    by `locked`.
     """
     opened = BlockStore.of(store)
     if opened.mirror is not None:
@@ -62,14 +58,8 @@ def changing(store: AnyStore) -> Iterator[BlockStore]:
 def locked(store: AnyStore) -> Iterator[BlockStore]:
     """Keep other writers out of a store, and hand out what it holds now.
 
-    Raises
-    ------
-    WrongTypeError
-        If `store` is neither a store nor a path.
-    BusyError
-        If another process writes to it or trains on it.
-    DamagedError
-        If it is no store, or is damaged.
+    WrongTypeError is raised if `store` is neither a store nor a path; BusyError if another process
+    writes to it or trains on it; DamagedError if it is no store, or is damaged.
     """
     folder = BlockStore.of(store).folder  # opened before a lock is put where no store is
     with Lock(folder / LOCK_NAME):
@@ -253,10 +243,9 @@ def forget(store: BlockStore, followed: set[str]) -> BlockStore:
 
     Parameters
     ----------
-    store : BlockStore
-        Locked by the caller.
-    followed : set of str
-        Blocks that are gone whose rows someone still looks for in others (see `Manifest.moved`).
+    store : BlockStore        locked by the caller
+    followed : set of str     blocks that are gone whose rows someone still looks for in others (see
+                              `Manifest.moved`)
     """
     m = store.manifest
     names = {block.name for block in m.blocks}
@@ -285,8 +274,7 @@ def delete_unused(store: BlockStore) -> tuple[int, int]:
 
     Parameters
     ----------
-    store : BlockStore
-        Locked by the caller.
+    store : BlockStore        locked by the caller
     """
     named = {block.name for block in store.manifest.blocks}
     blocks = (path for path in store.blocks_folder.iterdir() if is_of("blocks", path.name))

@@ -348,10 +348,8 @@ def decode(
 ) -> None:
     """Decode a chunk into `buffers`; if `normalized`, divide each row by its norm.
 
-    Raises
-    ------
-    DamagedError
-        If anything about it is impossible; bounds are checked before any solver sees the arrays.
+    DamagedError is raised if anything about it is impossible; bounds are checked before any solver
+    sees the arrays.
     """
     layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
     if layout.weighted != (len(buffers.weights) > 0):
@@ -372,16 +370,13 @@ def decode_decimals(
 ) -> tuple[NDArray[np.int64], NDArray[np.integer], NDArray[np.uint8]]:
     """Decode a chunk into `buffers`, but values to decimals, and neither norms nor weights.
 
+    DamagedError is raised as by `decode`.
+
     Returns
     -------
     lengths : int64[n_rows]
     mantissa : int32[nnz] or int64[nnz]
     exponent : uint8[nnz]     `RAW` where `mantissa` has the bits of a float64
-
-    Raises
-    ------
-    DamagedError
-        As `decode` does.
     """
     layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
     frames = _Frames(data, layout)
@@ -417,10 +412,7 @@ def decode_indices(
 ) -> Layout:
     """Decode the rows of a chunk and its indices, but no values; return its header.
 
-    Raises
-    ------
-    DamagedError
-        As `decode` does.
+    DamagedError is raised as by `decode`.
     """
     layout = Layout.read(data, len(buffers.labels), len(buffers.indices))
     _decode_indices(_Frames(data, layout), layout, buffers, n_features, index_base)

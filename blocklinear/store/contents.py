@@ -46,9 +46,7 @@ def foreign(folder: Path) -> str | None:
 
     Whatever a killed command may have left of a store is of a store.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     with storage_errors(folder, "read"):
         return _foreign(folder, _STORE)
@@ -89,7 +87,6 @@ def store_around(path: Path) -> Path | None:
 
     Parameters
     ----------
-    path : Path
-        Absolute, without symbolic links.
+    path : Path               absolute, without symbolic links
     """
     return next((folder for folder in path.parents if is_store(folder)), None)

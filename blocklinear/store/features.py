@@ -45,19 +45,13 @@ Indices = NDArray[np.uint32]
 def write_features(store: Path, k: int, indices: Indices, level: int | None) -> FeatureFile:
     """Write file `k` of a store, durably; return its record.
 
+    Raises StorageError.
+
     Parameters
     ----------
-    store : Path
-    k : int
-        How many files the store has.
-    indices : uint32[n]
-        As written in the input, in the order of their numbers; used up.
-    level : int or None
-        Of zstd; None for none.
-
-    Raises
-    ------
-    StorageError
+    k : int                   how many files the store has
+    indices : uint32[n]       as written in the input, in the order of their numbers; used up
+    level : int or None       of zstd; None for none
     """
     parts = _planes_of(indices, level)
     header = _HEADER.pack(_MAGIC, VERSION, k, len(indices))
@@ -81,22 +75,12 @@ def name_of(k: int) -> str:
 def read_features(store: Path, manifest: Manifest) -> Indices | None:
     """Return the index of each feature, as written in the input, by its number.
 
-    Parameters
-    ----------
-    store : Path
-    manifest : Manifest
+    DamagedError is raised if a file is not what was written; StorageError if one cannot be read.
 
     Returns
     -------
     uint32[n_features] or None
         None where features have the numbers of the input.
-
-    Raises
-    ------
-    DamagedError
-        If a file is not what was written.
-    StorageError
-        If one cannot be read.
     """
     if not manifest.renumbered:
         return None
@@ -216,24 +200,19 @@ def to_input(
 ) -> NDArray[np.float64]:
     """Return weights in the order of the features of the input.
 
+    DamagedError and StorageError are raised as by `read_features`.
+
     Parameters
     ----------
-    weights : float64[n_features + 1, M]    by the numbers of the store; the last are of the bias
-    store : Path
-        The folder.
-    manifest : Manifest
-    by_column : bool
-        Whether those of a column are to be next to each other in memory.
+    weights : float64[n_features + 1, M]          by the numbers of the store; the last are of the
+                              bias
+    store : Path              the folder
+    by_column : bool          whether those of a column are to be next to each other in memory
 
     Returns
     -------
     float64[dimension + 1, M]
         0 for features that do not occur. The same array where features were not renumbered.
-
-    Raises
-    ------
-    DamagedError, StorageError
-        As `read_features` does.
     """
     indices = read_features(store, manifest)
     if indices is None:
@@ -249,9 +228,7 @@ def to_input(
 def write_names(store: Path, names: Sequence[str]) -> dict[str, Any]:
     """Write the names of the features of the input, durably; return what the manifest tells.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     data, n_bytes = pack(names)
     folder, file = store / FOLDER, "n00000000.zst"
@@ -267,12 +244,7 @@ def write_names(store: Path, names: Sequence[str]) -> dict[str, Any]:
 def read_names(store: Path, manifest: Manifest) -> tuple[str, ...] | None:
     """Return the names of the features of the input, the first ones; None if they have none.
 
-    Raises
-    ------
-    DamagedError
-        If the file is not what was written.
-    StorageError
-        If it cannot be read.
+    DamagedError is raised if the file is not what was written; StorageError if it cannot be read.
     """
     record = manifest.names
     if not record:

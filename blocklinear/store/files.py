@@ -34,18 +34,12 @@ _NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 def open_regular(path: Path, how: int = os.O_RDONLY) -> int:
     """Open a file of a store; return its descriptor.
 
+    DamagedError is raised if it is a link, a folder, a pipe or a device; OSError if it cannot be
+    opened, as when it is not there.
+
     Parameters
     ----------
-    path : Path
-    how : int
-        Flags of `os.open`.
-
-    Raises
-    ------
-    DamagedError
-        If it is a link, a folder, a pipe or a device.
-    OSError
-        If it cannot be opened, as when it is not there.
+    how : int                 flags of `os.open`
     """
     try:
         descriptor = os.open(path, how | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
@@ -66,10 +60,8 @@ def read_past_cache(descriptor: int, memory: memoryview) -> int:
 
     Parameters
     ----------
-    descriptor : int
-        Of a file that is open for reading.
-    memory : memoryview
-        Begins with a page; as many whole pages as it has are read at most.
+    descriptor : int          of a file that is open for reading
+    memory : memoryview       begins with a page; as many whole pages as it has are read at most
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
@@ -93,9 +85,7 @@ def created(path: Path) -> FileIO:
     A link of that name is deleted, and what it leads to stays as it is; so does another name of
     the same file.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -106,12 +96,8 @@ def created(path: Path) -> FileIO:
 def opened(path: Path) -> FileIO:
     """Open a file of a store for reading, without a buffer.
 
-    Raises
-    ------
-    DamagedError
-        If it is a link, a folder, a pipe or a device.
-    OSError
-        If it cannot be opened, as when it is not there.
+    DamagedError is raised if it is a link, a folder, a pipe or a device; OSError if it cannot be
+    opened, as when it is not there.
     """
     return FileIO(path, opener=lambda name, flags: open_regular(path))
 
@@ -119,12 +105,8 @@ def opened(path: Path) -> FileIO:
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """Return the content of a file of a store.
 
-    Raises
-    ------
-    DamagedError
-        If it is a link, a folder, a pipe or a device, or longer than `most_bytes`.
-    OSError
-        If it cannot be read, as when it is not there.
+    DamagedError is raised if it is a link, a folder, a pipe or a device, or longer than
+    `most_bytes`; OSError if it cannot be read, as when it is not there.
     """
     with opened(path) as stream:
         if os.fstat(stream.fileno()).st_size > most_bytes:
@@ -137,11 +119,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 def make_folder(path: Path, within: Path) -> None:
     """Make a folder in the folder `within`, with those that are missing between them.
 
-    Raises
-    ------
-    DamagedError
-        If one of them is a link.
-    StorageError
+    DamagedError is raised if one of them is a link. Raises StorageError, too.
     """
     with storage_errors(path, "create"):
         part = within
@@ -191,9 +169,7 @@ def sync_file(path: Path) -> None:
 def check_creatable(target: Path) -> None:
     """Refuse a file that `atomic_write` could not make in its folder.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     with storage_errors(target.parent, "write"):
         stream, temporary = _create_temporary(target)
@@ -207,10 +183,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     What processes that were killed while they wrote to `path` left next to it is deleted.
 
-    Raises
-    ------
-    StorageError
-        If writing, syncing or renaming fails; nothing is left behind then.
+    StorageError is raised if writing, syncing or renaming fails; nothing is left behind then.
     """
     target = Path(path)
     with storage_errors(target, "write"):
@@ -275,9 +248,7 @@ def new_file(path: Path) -> Iterator[FileIO]:
 
     On a full disk it would take the room that the next command needs.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     try:
         with created(path) as stream:
@@ -305,9 +276,7 @@ def scratch_file(path: Path) -> Iterator[FileIO]:
     Several processes may write the same at a time: the last one has the name. What one that is
     killed leaves goes with the folder.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
     with storage_errors(path, "write"), new_file(temporary) as stream:
@@ -318,9 +287,7 @@ def scratch_file(path: Path) -> Iterator[FileIO]:
 def write_all(stream: FileIO, data: memoryview) -> None:
     """Write all of `data` to a stream without a buffer.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     done = 0
     while done < len(data):
@@ -330,9 +297,7 @@ def write_all(stream: FileIO, data: memoryview) -> None:
 def move_file(source: Path, target: Path) -> None:
     """Give a file another name, in place of what has it; what is lost by a power cut may be both.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     with storage_errors(target, "rename"):
         os.rename(source, target)
@@ -353,10 +318,7 @@ def place_folder(source: Path, target: Path) -> None:
     system cannot exchange two names, there is a moment when none has: `recover_name` then gives it
     back to the folder that had it.
 
-    Raises
-    ------
-    StorageError
-        If it fails; what had the name has it then.
+    StorageError is raised if it fails; what had the name has it then.
     """
     sync_directory(source)
     with storage_errors(target, "rename"):
@@ -375,14 +337,12 @@ def place_folder(source: Path, target: Path) -> None:
 def recover_name(target: Path) -> Path | None:
     """Give a folder its name back that was killed out of it while another was to get it.
 
+    Raises StorageError.
+
     Returns
     -------
     Path or None
         The folder that lost the name for good, if both are there: it is to be deleted.
-
-    Raises
-    ------
-    StorageError
     """
     aside = aside_name(target)
     if not os.path.lexists(aside):
@@ -470,13 +430,9 @@ def _holder() -> bytes:
 class Lock:
     """An exclusive `flock`, held while the object is open; it dies with the process.
 
-    Raises
-    ------
-    BusyError
-        If another process holds it; the message says which, if that is known.
-    DamagedError
-        If it is no regular file, or not one made by locking.
-    StorageError
+    BusyError is raised if another process holds it; the message says which, if that is known.
+    DamagedError is raised if it is no regular file, or not one made by locking. Raises
+    StorageError, too.
     """
 
     def __init__(self, path: Path) -> None:

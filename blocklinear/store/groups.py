@@ -84,8 +84,7 @@ class Pins:
 
     Parameters
     ----------
-    capacity_bytes : int
-        How much memory they may take.
+    capacity_bytes : int      how much memory they may take
 
     Attributes
     ----------
@@ -142,25 +141,15 @@ class GroupBuffer:
     ) -> Group:
         """Check and decode `blocks` (positions in the manifest) into this memory.
 
+        DamagedError is raised if a block is not what was written; StorageError if it cannot be
+        read.
+
         Parameters
         ----------
-        reader : BlockReader
-            Reads them, of nobody else meanwhile.
-        manifest : Manifest
-        blocks : sequence of int
-        pool : Executor
-            Decodes several blocks at a time.
-        pins : Pins
-            Blocks that need not be read; takes those read while it has room.
-        following : sequence of int
-            What is going to be loaded next: it is read ahead.
-
-        Raises
-        ------
-        DamagedError
-            If a block is not what was written.
-        StorageError
-            If it cannot be read.
+        reader : BlockReader      reads them, of nobody else meanwhile
+        pool : Executor           decodes several blocks at a time
+        pins : Pins               blocks that need not be read; takes those read while it has room
+        following : sequence of int         what is going to be loaded next: it is read ahead
         """
         records = [manifest.blocks[b] for b in blocks]
         starts = np.concatenate(([0], np.cumsum([record.rows for record in records])))

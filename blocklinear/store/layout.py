@@ -111,10 +111,7 @@ class Layout:
     def read(cls, data: memoryview, n: int, nnz: int) -> Self:
         """Read and check the header of a chunk of `n` rows and `nnz` entries.
 
-        Raises
-        ------
-        DamagedError
-            If it is not that, or anything about it is impossible.
+        DamagedError is raised if it is not that, or anything about it is impossible.
         """
         magic, rows, entries, doubles, label_doubles, first_row, *sizes = _HEADER.unpack_from(data)
         widths, bits, (flags, n_exponents, n_frames) = sizes[:3], sizes[3:6], sizes[6:]

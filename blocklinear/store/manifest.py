@@ -469,14 +469,10 @@ def format_of(
 
     Parameters
     ----------
-    weighted : bool
-        Whether rows have weights.
-    renumbered : bool
-        Whether features have numbers of the store's own.
-    named : bool
-        Whether there are classes, or names of features.
-    of_tables : bool
-        Whether rows were made of tables, by a recipe.
+    weighted : bool           whether rows have weights
+    renumbered : bool         whether features have numbers of the store's own
+    named : bool              whether there are classes, or names of features
+    of_tables : bool          whether rows were made of tables, by a recipe
     """
     return 1 + weighted + 2 * renumbered + 4 * named + 8 * of_tables
 
@@ -492,9 +488,7 @@ def _absent(format_version: int) -> Collection[str]:
 def refuse_many(n_blocks: int, n_labels: int) -> None:
     """Refuse as many blocks and labels as no manifest can hold, however small the counts.
 
-    Raises
-    ------
-    StorageError
+    Raises StorageError.
     """
     least = n_blocks * (_LEAST_RECORD_BYTES + 2 * n_labels)
     if least > MAX_BYTES:

@@ -40,7 +40,6 @@ class GroupLoader:
 
     Parameters
     ----------
-    store : BlockStore
     group : int
         Blocks in a group at most.
     threads : int
@@ -155,9 +154,8 @@ class GroupLoader:
 
         Parameters
         ----------
-        groups : sequence of tuple of int
-        following : tuple of int
-            The first group of the next stream, to be loaded while the last of this one is used.
+        following : tuple of int  the first group of the next stream, to be loaded while the last of
+                                  this one is used
         """
         if self.whole and self._current is not None:  # whatever the order of blocks
             yield Loaded(self._current, 0.0, 0.0)

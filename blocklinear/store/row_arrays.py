@@ -22,20 +22,15 @@ class RowArray:
     Its file is scratch: it is worked on in place and means nothing after a crash. A checkpoint
     copies it.
 
+    StorageError is raised if there is no space: it is allocated here, so that writing to the map
+    cannot fail.
+
     Parameters
     ----------
-    path : Path
-        The scratch file; what has that name is replaced.
-    manifest : Manifest
-        Says how many rows each block has.
+    path : Path               the scratch file; what has that name is replaced
+    manifest : Manifest       says how many rows each block has
     dtype : numpy type
-    columns : int
-        Numbers a row; with 0 it is there, but keeps nothing.
-
-    Raises
-    ------
-    StorageError
-        If there is no space: it is allocated here, so that writing to the map cannot fail.
+    columns : int             numbers a row; with 0 it is there, but keeps nothing
     """
 
     def __init__(

@@ -116,12 +116,9 @@ def fields(
 
     Parameters
     ----------
-    needed : mapping of str to shape
-        Fields that it has.
-    others : mapping of str to shape
-        Fields that it may have.
-    more : bool
-        Whether it may have fields that are not listed.
+    needed : mapping of str to shape    fields that it has
+    others : mapping of str to shape    fields that it may have
+    more : bool               whether it may have fields that are not listed
     """
     known = {**needed, **(others or {})}
 

@@ -63,9 +63,7 @@ class Mirror:
     def make(cls, url: str, cache: Path | None, limit: int | None) -> Self:
         """Make the folder for `url` in the folder `cache`, that of the user if None.
 
-        Raises
-        ------
-        StorageError
+        Raises StorageError.
         """
         root = user_cache() / "stores" if cache is None else cache
         mirror = cls(root / _folder_name(url), url, limit)
@@ -87,10 +85,7 @@ class Mirror:
         A folder of another name than a mirror of the URL has is none: a store may come from
         anywhere, and must not make whoever opens it ask for any URL that it names.
 
-        Raises
-        ------
-        DamagedError
-            If its note cannot be read.
+        DamagedError is raised if its note cannot be read.
         """
         try:
             note = json.loads(read_regular(folder / NOTE, _MOST_NOTE_BYTES))
@@ -108,11 +103,8 @@ class Mirror:
     def fetch(self, path: Path, check: Callable[[], object], halt: Callable[[], bool]) -> None:
         """Put a file of the store where it belongs; `check` refuses one that is not intact.
 
-        Raises
-        ------
-        BlocklinearError
-            If it cannot be read, `check` raises that, or `halt` said so while nothing came; there
-            is no file then.
+        BlocklinearError is raised if it cannot be read, `check` raises that, or `halt` said so
+        while nothing came; there is no file then.
         """
         make_folder(path.parent, self.folder)
         url = joined(self.url, path.relative_to(self.folder).as_posix())
@@ -202,19 +194,14 @@ def fetched(
 ) -> bool:
     """Fetch a file of a store that is not there, if the store is a mirror; say whether it was.
 
+    BlocklinearError is raised if it is not intact, or cannot be read; or if `halt` said so.
+
     Parameters
     ----------
-    path : Path
-        In a folder of the store, or in its own.
-    check : callable
-        Raises a `BlocklinearError` unless the file that is there now is intact.
-    halt : callable
-        Whether to give up: asked while there is no answer.
-
-    Raises
-    ------
-    BlocklinearError
-        If it is not intact, or cannot be read; or if `halt` said so.
+    path : Path               in a folder of the store, or in its own
+    check : callable          raises a `BlocklinearError` unless the file that is there now is
+                              intact
+    halt : callable           whether to give up: asked while there is no answer
     """
     if path.exists():
         return False
@@ -228,9 +215,7 @@ def fetched(
 def refuse_secrets(url: str) -> None:
     """Refuse the URL of a store that holds what gives access: it would be written to disk.
 
-    Raises
-    ------
-    UsageError
+    Raises UsageError.
     """
     if shown_name(url) != url:
         raise UsageError(
@@ -242,9 +227,7 @@ def refuse_secrets(url: str) -> None:
 def check_sha256(path: Path, digest: str) -> None:
     """Refuse a file that is not the one a manifest names.
 
-    Raises
-    ------
-    DamagedError, StorageError
+    Raises DamagedError and StorageError.
     """
     found = hashlib.sha256()
     with storage_errors(path, "read"), open(path, "rb") as stream:

@@ -15,22 +15,14 @@ from blocklinear.store.remote.mirror import Mirror, full_disk_advice, refuse_sec
 def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> Path:
     """Return the folder that the store at `url` is read through, which has its manifest now.
 
+    DamagedError is raised if what is there is no store, or its manifest is damaged; MismatchError
+    if a newer version wrote it. UsageError and StorageError are raised if nothing is there, the URL
+    cannot be read, or the folder not be written to.
+
     Parameters
     ----------
-    url : str
-    cache : Path or None
-        Where such folders are; None is the cache of the user.
-    limit : int or None
-        Bytes of blocks that may be kept.
-
-    Raises
-    ------
-    DamagedError
-        If what is there is no store, or its manifest is damaged.
-    MismatchError
-        If a newer version wrote it.
-    UsageError, StorageError
-        If nothing is there, the URL cannot be read, or the folder not be written to.
+    cache : Path or None      where such folders are; None is the cache of the user
+    limit : int or None       bytes of blocks that may be kept
     """
     url = url.rstrip("/")
     refuse_secrets(url)
