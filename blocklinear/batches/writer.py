@@ -364,9 +364,9 @@ class _OldStore(_Place):
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         with changing(self._given) as self._old:
-            how = split_options(self._old.manifest, self._options, sha256=False)
-            self._how = _of_batches(how)
-            self._name = batch_name(self._old.manifest, self._options.batch)
+            manifest = self._old.manifest
+            how = _of_batches(split_options(manifest, self._options, sha256=False))
+            self._how = replace(how, batch=batch_name(manifest, self._options.batch))
             with new_blocks(self._old) as self._first:
                 yield
 
@@ -376,7 +376,7 @@ class _OldStore(_Place):
 
     def ingestion(self, options: SplitOptions) -> Ingestion:
         plan = make_plan(options, None, usual_bytes(self._old.manifest.blocks))
-        return ingest_into(self._old, self._name, options, plan, self._first, self._listener)
+        return ingest_into(self._old, options, plan, self._first, self._listener)
 
     def labels(self) -> tuple[Classes, Sequence[float]]:
         m = self._old.manifest

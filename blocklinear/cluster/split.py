@@ -494,9 +494,7 @@ class _Split:
             self._generations.next_block,
         )  # fmt: skip
         base = self._index_base if options.text.seeks_base else options.text.smallest_index
-        return batch_of(
-            options.batch, written, features, base, sources, None, options, self._listener
-        )
+        return batch_of(written, features, base, sources, None, options, self._listener)
 
 
 def _share(some: _Range, slot: int) -> Share:

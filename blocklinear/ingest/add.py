@@ -56,7 +56,8 @@ def add(
         name = batch_name(old.manifest, None if present.is_taken else options.batch)
         try:
             with new_blocks(old) as first, _list_of_skipped(old, name):
-                return _write(old, inputs, name, how, seen, present, first, listener)
+                named = replace(how, batch=name)
+                return _write(old, inputs, named, seen, present, first, listener)
         except _FoundError as found:
             listener(BatchPresent(found.batch))
             return old
@@ -156,7 +157,6 @@ def _is_same(known: dict[str, Any], file: dict[str, Any]) -> bool:
 def _write(
     old: BlockStore,
     inputs: Paths,
-    name: str,
     how: SplitOptions,
     seen: "_Seen",
     present: _Present,
@@ -165,7 +165,7 @@ def _write(
 ) -> BlockStore:
     """Read the inputs into blocks from number `first` on, and commit them."""
     plan = make_plan(how, total_bytes(inputs, how), usual_bytes(old.manifest.blocks))
-    batch = read_batch(inputs, ingest_into(old, name, how, plan, first, listener), how, listener)
+    batch = read_batch(inputs, ingest_into(old, how, plan, first, listener))
     present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
@@ -175,7 +175,7 @@ def _write(
 
 
 def ingest_into(
-    old: BlockStore, name: str, how: SplitOptions, plan: Plan, first: int, listener: Listener
+    old: BlockStore, how: SplitOptions, plan: Plan, first: int, listener: Listener
 ) -> Ingestion:
     """Return what takes in the rows of a further batch, in blocks from number `first` on."""
     m, numbering = old.manifest, None
@@ -184,8 +184,7 @@ def ingest_into(
         numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
         del known  # it is used up
     return Ingestion(
-        old.blocks_folder, name, plan, how, listener, m.next_row, first, m.labels, m.features,
-        numbering,
+        old.blocks_folder, plan, how, listener, m.next_row, first, m.labels, m.features, numbering,
     )  # fmt: skip
 
 

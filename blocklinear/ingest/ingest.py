@@ -89,7 +89,6 @@ class Written:
 
 
 def batch_of(
-    name: str,
     written: Written,
     features: list[FeatureFile],
     index_base: int,
@@ -120,7 +119,7 @@ def batch_of(
             )
         )
     return Batch(
-        name=name,
+        name=options.batch,
         blocks=written.blocks,
         labels=labels,
         n_rows=written.n_rows,
@@ -145,7 +144,6 @@ class Ingestion:
     Parameters
     ----------
     folder : Path             of blocks
-    name : str                of the batch
     first_row, first_block : int        numbers not used yet
     labels : sequence of float, or None           labels known from earlier batches; None when there
                               are too many
@@ -155,7 +153,7 @@ class Ingestion:
 
     Attributes
     ----------
-    folder, name :            as given
+    folder, options, listener :         as given
     n_rows, nnz : int         taken in so far
     pool : ThreadPoolExecutor           encodes rows, and is to parse them: threads of two pools,
                               more than processors, wait for each other's hold on Python's lock
@@ -165,7 +163,6 @@ class Ingestion:
     def __init__(
         self,
         folder: Path,
-        name: str,
         plan: Plan,
         options: SplitOptions,
         listener: Listener,
@@ -175,12 +172,12 @@ class Ingestion:
         features: Sequence[FeatureFile] = (),
         numbering: Numbering | None = None,
     ) -> None:
-        self.folder, self.name, self._options, self._listener = folder, name, options, listener
+        self.folder, self.options, self.listener = folder, options, listener
         self._features, self._numbering = features, numbering
         self.n_rows = self.nnz = 0
         self.pool = ThreadPoolExecutor(options.text.threads, "ingest")
         self._writer = BatchWriter(
-            folder, name, plan, options, self.pool, first_row, first_block, labels, numbering
+            folder, plan, options, self.pool, first_row, first_block, labels, numbering
         )
 
     @property
@@ -220,7 +217,7 @@ class Ingestion:
         writer, numbering = self._writer, self._numbering
         writer.write_held()
         written = self.pool.submit(
-            new_features, numbering, self.folder.parent, self._features, self._options
+            new_features, numbering, self.folder.parent, self._features, self.options
         )
         blocks, labels = writer.finish()
         found = Written(
@@ -228,14 +225,12 @@ class Ingestion:
             writer.next_block,
         )  # fmt: skip
         return batch_of(
-            self.name, found, written.result(), index_base, sources, weights, self._options,
-            self._listener, classes,
+            found, written.result(), index_base, sources, weights, self.options, self.listener,
+            classes,
         )  # fmt: skip
 
 
-def read_batch(
-    inputs: Paths, ingestion: Ingestion, options: SplitOptions, listener: Listener
-) -> Batch:
+def read_batch(inputs: Paths, ingestion: Ingestion) -> Batch:
     """Read text once and write its rows to blocks.
 
     Refused lines are listed in a file next to the folder of blocks.
@@ -243,7 +238,8 @@ def read_batch(
     InputError is raised if the text is malformed or holds no rows; MemoryBudgetError if there are
     too many features. Raises StorageError, too.
     """
-    skipped = SkippedLines(ingestion.folder.with_name(skipped_name(ingestion.name)))
+    options, listener = ingestion.options, ingestion.listener
+    skipped = SkippedLines(ingestion.folder.with_name(skipped_name(options.batch)))
     text = replace(options.text, max_features=options.text.feature_limit)
     with skipped, _weights_of(inputs, options) as weights, ingestion:
         reader = RowReader(

@@ -76,9 +76,7 @@ def make_store(
     place = Path(store).absolute()  # it may be the current folder, which is another one then
     with new_store(store, check) as staging:
         plan = make_plan(options, total_bytes(inputs, options))
-        batch = read_batch(
-            list(inputs), ingestion_of(staging, options, plan, listener), options, listener
-        )
+        batch = read_batch(list(inputs), ingestion_of(staging, options, plan, listener))
         save(staging, options, batch)
     return BlockStore.open(place)
 
@@ -203,8 +201,7 @@ def ingestion_of(staging: Path, options: SplitOptions, plan: Plan, listener: Lis
     text, numbering = options.text, None
     if options.renumber:
         numbering = Numbering(text.memory_bytes, text.index_stop, None, plan.held_entries)
-    folder = staging / BLOCKS_NAME
-    return Ingestion(folder, options.batch, plan, options, listener, numbering=numbering)
+    return Ingestion(staging / BLOCKS_NAME, plan, options, listener, numbering=numbering)
 
 
 def save(

@@ -283,7 +283,6 @@ class BatchWriter:
     Parameters
     ----------
     folder : Path             where block files go
-    batch : str               name of the batch
     plan, options :           see `make_plan`
     pool : ThreadPoolExecutor           workers for encoding
     first_row, first_block : int        numbers not used yet
@@ -296,7 +295,6 @@ class BatchWriter:
     def __init__(
         self,
         folder: Path,
-        batch: str,
         plan: Plan,
         options: SplitOptions,
         pool: ThreadPoolExecutor,
@@ -306,7 +304,7 @@ class BatchWriter:
         numbering: Numbering | None = None,
     ) -> None:
         self._numbering = numbering
-        self._folder, self._batch, self._plan, self._pool = folder, batch, plan, pool
+        self._folder, self._batch, self._plan, self._pool = folder, options.batch, plan, pool
         self._seed = options.seed
         self._level = codec.compression_level(options.compression)
         self._queue: deque[Future[None]] = deque()

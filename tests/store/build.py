@@ -55,7 +55,7 @@ def write_batch(folder, pieces, plan, index_base=1, threads=2, numbering=None, *
     )
     (folder / "blocks").mkdir(parents=True)
     with ThreadPoolExecutor(threads) as pool:
-        writer = BatchWriter(folder / "blocks", "b1", plan, options, pool, numbering=numbering)
+        writer = BatchWriter(folder / "blocks", plan, options, pool, numbering=numbering)
         for piece in pieces:
             writer.append(rows_of(piece, index_base))
         blocks, labels = writer.finish()

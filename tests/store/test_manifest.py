@@ -390,7 +390,7 @@ def test_it_is_refused_when_blocks_are_opened(tmp_path, small_manifests):
     rows = rows_of(20 * TEXT)
     with (
         ThreadPoolExecutor(1) as pool,
-        writer.BatchWriter(tmp_path, "b1", plan, options, pool) as batch,
+        writer.BatchWriter(tmp_path, plan, options, pool) as batch,
         pytest.raises(StorageError, match=TOO_LARGE),
     ):
         batch.append(rows)

@@ -99,7 +99,7 @@ def test_generations_of_blocks_and_long_rows(tmp_path):
     options = SplitOptions(text=small_text_options(), weights="w")
     plan = Plan(open_blocks=3, generation_bytes=9000, chunk_entries=2000)
     with ThreadPoolExecutor(2) as pool:
-        writer = BatchWriter(tmp_path / "blocks", "b1", plan, options, pool)
+        writer = BatchWriter(tmp_path / "blocks", plan, options, pool)
         writer.append(replace(rows_of(text), weights=weights))
         records, _ = writer.finish()
     assert len(records) > 6

@@ -76,7 +76,7 @@ def write(folder: Path, compression: str, version: int) -> None:
     rows = parse(np.frombuffer(bytearray(text + b"\n"), np.uint8), 1)
     with ThreadPoolExecutor(1) as pool:
         writer = BatchWriter(
-            folder / "blocks", "b1", Plan(3, 1e18, 2000), options, pool, numbering=numbering
+            folder / "blocks", Plan(3, 1e18, 2000), options, pool, numbering=numbering
         )
         writer.append(replace(rows, weights=np.array(WEIGHTS[: rows.n_rows])) if weighted else rows)
         blocks, labels = writer.finish()
