@@ -116,6 +116,53 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     def _solver(self) -> int:
         """Return LIBLINEAR's number of the problem."""
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows in memory.
+
+        Parameters
+        ----------
+        X : array_like or sparse matrix, shape (n_rows, n_features)
+        y : array_like, shape (n_rows,)
+        sample_weight : array_like, shape (n_rows,), optional
+            Multiplies C of each row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y, sample_weight)
+        return self
+
+    @abstractmethod
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Check rows in memory, write and train a store of them, and keep the model."""
+
+    def fit_store(self, store: AnyStore) -> Self:
+        """Fit to the rows of a store.
+
+        Parameters
+        ----------
+        store : BlockStore or path
+            If it divides rows by their norm, the estimator does so too.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_stored(BlockStore.of(store))
+        return self
+
+    @abstractmethod
+    def _fit_stored(self, store: BlockStore) -> None:
+        """Train a store, and keep the model."""
+
+    def _validated(self, X: Any, **how: Any) -> Any:
+        """Return rows that may be fitted to, and the `y` given, checked by scikit-learn."""
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True,
+            **how,
+        )  # fmt: skip
+
     def _text_options(self) -> TextOptions:
         self._validate_params()
         memory = self.memory
@@ -352,10 +399,6 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
         """
         if isinstance(event, Warned) and not isinstance(event, SlowlyConverging | OneLabel):
             warn_caller(event.message, BlocklinearWarning)
-
-    @abstractmethod
-    def fit_store(self, store: AnyStore) -> Self:
-        """Fit to the rows of a store."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 from blocklinear.arguments import batches_of
 from blocklinear.batches.labels import LabelCoder
@@ -24,7 +23,6 @@ from blocklinear.estimators.base import (
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import DISTINCT_INTEGERS
 from blocklinear.objectives.problems import class_labels
-from blocklinear.store.changes import AnyStore
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 
@@ -34,24 +32,8 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
 
     classes_: NDArray[Any]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix, shape (n_rows, n_features)
-        y : array_like, shape (n_rows,)
-        sample_weight : array_like, shape (n_rows,), optional
-            Multiplies C of each row.
-
-        Returns
-        -------
-        self
-        """
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32],
-            accept_large_sparse=True,
-        )  # fmt: skip
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
+        X, y = self._validated(X, y=y)
         check_classification_targets(y)
         X, y, weights = self._rows(X, y, sample_weight)
         classes, codes = np.unique(y, return_inverse=True)
@@ -68,28 +50,14 @@ class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
             places = {label: place_of[g] for label, g in zip(labels, given, strict=True)}
             model = self._train(store, self._class_weights(classes, y, places))
         self._take(model, classes, places)
-        return self
 
-    def fit_store(self, store: AnyStore) -> Self:
-        """Fit to the rows of a store.
-
-        Parameters
-        ----------
-        store : BlockStore or path
-            If it divides rows by their norm, the estimator does so too.
-
-        Returns
-        -------
-        self
-        """
-        store = BlockStore.of(store)
+    def _fit_stored(self, store: BlockStore) -> None:
         if self.class_weight not in (None, "balanced"):
             raise ValueError("class_weight of a store is None or 'balanced'")
         self._take_features(store)
         model = self._train(store, self._balanced())
         labels, classes = sorted_classes(store.manifest)
         self._take(model, classes, {label: place for place, label in enumerate(labels)})
-        return self
 
     def fit_batches(self, batches: Iterable[tuple[Any, ...]]) -> Self:
         """Fit to batches of rows: (X, y) or (X, y, sample_weight) each, as for `StoreWriter`."""
@@ -206,10 +174,7 @@ class _Streamed(BlockLinearClassifier):
         known = self._known_classes(classes, first)
         if self.class_weight == "balanced":
             raise ValueError("class_weight is 'balanced', which needs all rows: give a dict")
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32],
-            accept_large_sparse=True, reset=first,
-        )  # fmt: skip
+        X, y = self._validated(X, y=y, reset=first)
         check_classification_targets(y)
         unknown = np.setdiff1d(y, known)
         if len(unknown):

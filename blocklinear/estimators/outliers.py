@@ -6,12 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
-from sklearn.utils.validation import validate_data
 
 from blocklinear.estimators.base import BlockLinear
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
-from blocklinear.store.changes import AnyStore
 from blocklinear.store.store import BlockStore
 
 
@@ -73,30 +71,17 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
         -------
         self
         """
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True
-        )
+        return super().fit(X, y, sample_weight)
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
+        X = self._validated(X)
         X, labels, weights = self._rows(X, np.zeros(X.shape[0]), sample_weight)
         with self._stored(X, labels, weights) as store:
             self._take(self._train(store, {}))
-        return self
 
-    def fit_store(self, store: AnyStore) -> Self:
-        """Fit to the rows of a store, whatever their labels.
-
-        Parameters
-        ----------
-        store : BlockStore or path
-            If it divides rows by their norm, the estimator does so too.
-
-        Returns
-        -------
-        self
-        """
-        store = BlockStore.of(store)
+    def _fit_stored(self, store: BlockStore) -> None:
         self._take_features(store)
         self._take(self._train(store, {}))
-        return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return w'x of each row: the smaller, the more of an outlier."""

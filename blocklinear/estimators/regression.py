@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from blocklinear.estimators.base import (
     PARAMETERS,
@@ -16,59 +15,28 @@ from blocklinear.estimators.base import (
 )
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import TrainOptions
-from blocklinear.store.changes import AnyStore
 from blocklinear.store.store import BlockStore
 
 
 class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
     """A support vector regressor, of one target a row."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows in memory.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix, shape (n_rows, n_features)
-        y : array_like, shape (n_rows,)
-        sample_weight : array_like, shape (n_rows,), optional
-            Multiplies C of each row.
-
-        Returns
-        -------
-        self
-        """
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = self._checked(X, y)
         X, y, weights = self._rows(X, y, sample_weight)
         with self._stored(X, np.asarray(y, np.float64), weights) as store:
             self._take(self._train(store, {}))
-        return self
 
-    def fit_store(self, store: AnyStore) -> Self:
-        """Fit to the rows of a store.
-
-        Parameters
-        ----------
-        store : BlockStore or path
-            If it divides rows by their norm, the estimator does so too.
-
-        Returns
-        -------
-        self
-        """
-        store = BlockStore.of(store)
+    def _fit_stored(self, store: BlockStore) -> None:
         self._take_features(store)
         self._take(self._train(store, {}))
-        return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted value of each row."""
         return self._values(X)
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
-        return validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=True,
-            accept_large_sparse=True, reset=reset,
-        )  # fmt: skip
+        return self._validated(X, y=y, y_numeric=True, reset=reset)
 
     def _solver(self) -> int:
         known = {"epsilon_insensitive": 13, "squared_epsilon_insensitive": 12}

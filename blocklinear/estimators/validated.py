@@ -3,7 +3,7 @@
 import os
 from abc import abstractmethod
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,23 +76,9 @@ class _Validated(BlockLinear):
     def _metric(self, store: BlockStore) -> tuple[str, float]:
         """Return what chooses C, and what it is multiplied by to be larger where it is better."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows in memory; the folds are scikit-learn's, so `cv` may be what it takes there.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix, shape (n_rows, n_features)
-        y : array_like, shape (n_rows,)
-        sample_weight : array_like, shape (n_rows,), optional
-            Multiplies C of each row.
-
-        Returns
-        -------
-        self
-        """
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
         try:
-            fitted: Self = super().fit(X, y, sample_weight)
-            return fitted
+            super()._fit_rows(X, y, sample_weight)  # type: ignore[safe-super]  # a subclass has one
         finally:
             self.__dict__.pop("_assigned", None)
 
