@@ -52,54 +52,33 @@ _RECIPE = shapes.fields(
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table that features are made of.
-
-    Attributes
-    ----------
-    name : str
-    kind : str                one of `KINDS`
-    mean, scale : float or None         subtracted from numbers, and what they are divided by then
-    """
+    """One column of a table that features are made of."""
 
     name: str
-    kind: str
-    mean: float | None = None
-    scale: float | None = None
+    kind: str  # one of `KINDS`
+    mean: float | None = None  # subtracted from numbers
+    scale: float | None = None  # what they are divided by then
 
 
 @dataclass(frozen=True)
 class Target:
-    """The column that rows have their labels from.
-
-    Attributes
-    ----------
-    name : str
-    kind : str                one of `TARGET_KINDS`
-    """
+    """The column that rows have their labels from."""
 
     name: str
-    kind: str
+    kind: str  # one of `TARGET_KINDS`
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which features are made of which column.
-
-    Attributes
-    ----------
-    columns : tuple of Column
-    target : Target
-    weight : str or None      the column of weights
-    hash_bits : int           categories are hashed to so many bits; 0: by the dictionary
-    dictionary : tuple of (int, str)    the column, by its place, and the value of each feature
-    interactions : tuple of (int, int)  pairs of columns, by their places, that are crossed
-    """
+    """Which features are made of which column."""
 
     columns: tuple[Column, ...]
     target: Target
-    weight: str | None = None
-    hash_bits: int = 0
+    weight: str | None = None  # the column of weights
+    hash_bits: int = 0  # categories are hashed to so many bits; 0: by the dictionary
+    # the column, by its place, and the value of each feature
     dictionary: tuple[tuple[int, str], ...] = ()
+    # pairs of columns, by their places, that are crossed
     interactions: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:

@@ -31,31 +31,18 @@ from blocklinear.text import Rows
 
 @dataclass(frozen=True)
 class Share:
-    """What a range has for a slot.
+    """What a range has for a slot."""
 
-    Attributes
-    ----------
-    number : int              of the range
-    n_features : int          in its list of features
-    pieces : int64[n_pieces, 6]
-    """
-
-    number: int
-    n_features: int
-    pieces: NDArray[np.int64]
+    number: int  # of the range
+    n_features: int  # in its list of features
+    pieces: NDArray[np.int64]  # int64[n_pieces, 6]
 
 
 @dataclass(frozen=True)
 class BlockReport:
-    """A block that was written.
+    """A block that was written."""
 
-    Attributes
-    ----------
-    record : BlockRecord      without what is known of labels
-    counts : LabelCounts
-    """
-
-    record: BlockRecord
+    record: BlockRecord  # without what is known of labels
     counts: LabelCounts
 
 

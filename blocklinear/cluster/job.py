@@ -33,30 +33,17 @@ is exact for each, whatever the loss."""
 
 @dataclass(frozen=True)
 class Job:
-    """A run, as the tasks of its workers know it.
+    """A run, as the tasks of its workers know it."""
 
-    Attributes
-    ----------
-    name : str                no two runs have the same
-    folder : Path             of the store, on every worker
-    fingerprint : str         of the store
-    options : TrainOptions    memory and threads are those of each worker
-    task : Models               without the folds of rows, which are in `FOLDS`
-    n_parts : int
-    plan : MemoryPlan         of a worker
-    run_folder : Path         where the run keeps its files
-    folded : bool             whether models leave out folds
-    """
-
-    name: str
-    folder: Path
-    fingerprint: str
-    options: TrainOptions
-    task: Models
+    name: str  # no two runs have the same
+    folder: Path  # of the store, on every worker
+    fingerprint: str  # of the store
+    options: TrainOptions  # memory and threads are those of each worker
+    task: Models  # without the folds of rows, which are in `FOLDS`
     n_parts: int
-    plan: MemoryPlan
-    run_folder: Path
-    folded: bool = False
+    plan: MemoryPlan  # of a worker
+    run_folder: Path  # where the run keeps its files
+    folded: bool = False  # whether models leave out folds
 
     @property
     def steps(self) -> Floats:
@@ -107,28 +94,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Round:
-    """Where a run stands before a round.
+    """Where a run stands before a round."""
 
-    Attributes
-    ----------
-    outer : int               rounds so far
-    trained : list of lists   numbers of the models of each weight vectors, in the next round
-    written : list of int     those that were trained in the last round, whose alpha are in files;
-                              none before the first round, unless the run started warm
-    steps : float64[written]  that were taken along the change of their alpha
-    first : int               number of the files of what the first round starts from
-    passes : int              over the working set
-    goals : list of float64[] what each part may add to P - D when it is solved, of each model
-    free_biases : list of FreeBias      of each weight vectors; none if it is regularised
-    """
-
-    outer: int
-    trained: list[list[int]]
+    outer: int  # rounds so far
+    trained: list[list[int]]  # numbers of the models of each weight vectors, in the next round
+    # those that were trained in the last round, whose alpha are in files; none before the first
+    # round, unless the run started warm
     written: list[int]
-    steps: Floats
-    first: int = 0
-    passes: int = 0
+    steps: Floats  # float64[written], that were taken along the change of their alpha
+    first: int = 0  # number of the files of what the first round starts from
+    passes: int = 0  # over the working set
+    # list of float64[]: what each part may add to P - D when it is solved, of each model
     goals: list[Floats] = field(default_factory=list)
+    # of each weight vectors; none if it is regularised
     free_biases: list["FreeBias"] = field(default_factory=list)
 
     @property
@@ -139,19 +117,12 @@ class Round:
 
 @dataclass(frozen=True)
 class FreeBias:
-    """What parts must know of biases whose weights are not regularised.
+    """What parts must know of biases whose weights are not regularised."""
 
-    Attributes
-    ----------
-    pull : float64[width]     B sum_i s_i alpha_i, which is 0 at the optimum
-    move : float64[width]     how far the next round moves them at its beginning
-    seen : float64[3, width]  as `multiplier.moved` returns it
-    balance : float64[2, width]         what alpha of either sign are multiplied by in certificates
-    """
-
-    pull: Floats
-    move: Floats
-    seen: Floats
+    pull: Floats  # float64[width]: B sum_i s_i alpha_i, which is 0 at the optimum
+    move: Floats  # float64[width]: how far the next round moves them at its beginning
+    seen: Floats  # float64[3, width]: as `multiplier.moved` returns it
+    # float64[2, width]: what alpha of either sign are multiplied by in certificates
     balance: Floats
 
     @classmethod

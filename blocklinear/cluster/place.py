@@ -10,17 +10,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Place:
-    """The worker that a task runs on.
-
-    Attributes
-    ----------
-    address : str
-    scratch : Path            a folder on its own disk
-    threads : int
-    """
+    """The worker that a task runs on."""
 
     address: str
-    scratch: Path
+    scratch: Path  # a folder on its own disk
     threads: int
 
 

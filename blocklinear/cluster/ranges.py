@@ -29,22 +29,13 @@ OF_FILE = ("path", "size", "mtime_ns", "xxh64", "sha256")
 
 @dataclass(frozen=True)
 class SplitJob:
-    """What all tasks of a split have in common.
+    """What all tasks of a split have in common."""
 
-    Attributes
-    ----------
-    folder : Path             the store that is being made, which all workers reach
-    options : SplitOptions
-    slots : int               blocks open at a time
-    chunk_entries : int       of blocks
-    piece_entries : int       of pieces
-    """
-
-    folder: Path
+    folder: Path  # the store that is being made, which all workers reach
     options: SplitOptions
-    slots: int
-    chunk_entries: int
-    piece_entries: int
+    slots: int  # blocks open at a time
+    chunk_entries: int  # of blocks
+    piece_entries: int  # of pieces
 
     @property
     def shuffle(self) -> Path:
@@ -54,35 +45,22 @@ class SplitJob:
 
 @dataclass(frozen=True)
 class RangeReport:
-    """What a range held.
-
-    Attributes
-    ----------
-    n_rows, nnz : int
-    index_base : int          number of the first feature, as far as these rows tell
-    max_index : int           of the input, explicit zeros included; -1 if there is none
-    labels : list[float] or None        distinct, by appearance; None if too many
-    n_features : int                    in ``features``
-    pieces : int64[n_pieces, 6]         see `pieces`
-    counts : InputCounts
-    skipped : list of InputFormatError
-    notes : list[str]
-    file : dict               what is recorded of the file, if the range is all of it, else empty
-    error : BlocklinearError or None    what reading ended with
-    """
+    """What a range held."""
 
     n_rows: int = 0
     nnz: int = 0
-    index_base: int = 1
-    max_index: int = -1
-    labels: list[float] | None = None
-    n_features: int = 0
+    index_base: int = 1  # number of the first feature, as far as these rows tell
+    max_index: int = -1  # of the input, explicit zeros included; -1 if there is none
+    labels: list[float] | None = None  # distinct, by appearance; None if too many
+    n_features: int = 0  # in ``features``
+    # int64[n_pieces, 6]: see `pieces`
     pieces: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 6), np.int64))
     counts: InputCounts = field(default_factory=InputCounts)
     skipped: list[InputFormatError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # what is recorded of the file, if the range is all of it, else empty
     file: dict[str, Any] = field(default_factory=dict)
-    error: BlocklinearError | None = None
+    error: BlocklinearError | None = None  # what reading ended with
 
 
 def _reading(job: SplitJob, threads: int) -> TextOptions:

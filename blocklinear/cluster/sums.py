@@ -17,17 +17,12 @@ class Packed:
     """An array of a row for each feature, on its way: rows of zeros are left out if that is less.
 
     The rows of a part have some of the features only. Nothing is rounded.
-
-    Attributes
-    ----------
-    n : int                   features
-    places : uint32[k] or None          of the rows that are here, increasing; None if all are
-    values : float[k or n, width]
     """
 
-    n: int
+    n: int  # features
+    # uint32[k]: of the rows that are here, increasing; None if all are
     places: NDArray[np.uint32] | None
-    values: Array
+    values: Array  # float[k or n, width]
 
     @classmethod
     def of(cls, array: Array, part: bool = True) -> "Packed":
@@ -74,61 +69,38 @@ class Packed:
 
 @dataclass(frozen=True)
 class ProofSums:
-    """What rows contribute to certificates, for each weight vectors; see `Proof`.
+    """What rows contribute to certificates, for each weight vectors; see `Proof`."""
 
-    Attributes
-    ----------
-    sums : list of float64[2, N_SUMS, n_problems]
-    reach : list of float64[N_REACHES, n_problems]
-    recomputed : list of Packed         float64[n_features + 1 or 0, width]
-    n : int                   rows
-    times : Times
-    """
-
-    sums: list[Floats]
-    reach: list[Floats]
-    recomputed: list[Packed]
-    n: int
+    sums: list[Floats]  # list of float64[2, N_SUMS, n_problems]
+    reach: list[Floats]  # list of float64[N_REACHES, n_problems]
+    recomputed: list[Packed]  # float64[n_features + 1 or 0, width]
+    n: int  # rows
     times: Times
 
 
 @dataclass(frozen=True)
 class PartReport:
-    """What a part did in a round.
+    """What a part did in a round."""
 
-    Attributes
-    ----------
-    terms : list of float64[n_steps, n_problems, N_TERMS]   of each weight vectors: what the rows
-                              contribute to the dual after each of `Job.steps`
-    stats : list of float64[3, n_problems, N_STATS]         as `WeightVectors` has them
-    entries : list of float64[3]
-    times : Times
-    bytes_sent : int          of changes of weights
-    """
-
+    # list of float64[n_steps, n_problems, N_TERMS] of each weight vectors: what the rows
+    # contribute to the dual after each of `Job.steps`
     terms: list[Floats]
-    stats: list[Floats]
-    entries: list[Floats]
+    stats: list[Floats]  # list of float64[3, n_problems, N_STATS]: as `WeightVectors` has them
+    entries: list[Floats]  # list of float64[3]
     times: Times
-    bytes_sent: int
+    bytes_sent: int  # of changes of weights
 
 
 @dataclass(frozen=True)
 class Change:
-    """What parts have changed in a round.
+    """What parts have changed in a round."""
 
-    Attributes
-    ----------
-    weights : list of Packed  float64[n_features + 1, width]: sums over the parts, for each weight
-                              vectors
-    squares : Packed or None  float32[n_features + 1, 1]: sums over parts and models of their
-                              squares; None for one part, where they follow from `weights`
-    reports : tuple of PartReport       in order of number
-    """
-
+    # float64[n_features + 1, width]: sums over the parts, for each weight vectors
     weights: list[Packed]
+    # float32[n_features + 1, 1]: sums over parts and models of their squares; None for one part,
+    # where they follow from `weights`
     squares: Packed | None
-    reports: tuple[PartReport, ...]
+    reports: tuple[PartReport, ...]  # in order of number
 
 
 def squares_of(change: Change) -> Packed:
@@ -150,20 +122,14 @@ def added(one: Change, other: Change) -> Change:
 
 @dataclass(frozen=True)
 class Started:
-    """What parts have made of the alpha of an earlier run, for each weight vectors.
+    """What parts have made of the alpha of an earlier run, for each weight vectors."""
 
-    Attributes
-    ----------
-    weights : list of Packed  float64[n_features + 1, width]
-    terms : list of float64[n_problems, N_TERMS]        what the rows contribute to the dual
-    biases : list of float64[width]     weights that the bias had; none if it is regularised
-    bytes_read : int          of blocks
-    """
-
-    weights: list[Packed]
+    weights: list[Packed]  # float64[n_features + 1, width]
+    # list of float64[n_problems, N_TERMS]: what the rows contribute to the dual
     terms: list[Floats]
+    # list of float64[width]: weights that the bias had; none if it is regularised
     biases: list[Floats]
-    bytes_read: int
+    bytes_read: int  # of blocks
 
 
 def added_starts(one: Started, other: Started) -> Started:

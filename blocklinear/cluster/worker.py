@@ -52,28 +52,18 @@ _SAMPLED_SHARE = 8
 
 @dataclass
 class Session:
-    """What a worker keeps of a run between tasks; one part is worked on at a time.
+    """What a worker keeps of a run between tasks; one part is worked on at a time."""
 
-    Attributes
-    ----------
-    name : str                of the run
-    manifest : Manifest
-    pins : Pins
-    place : Place
-    lock : threading.Lock     held by the task that works on a part
-    ended : threading.Event   set when the run needs nothing more
-    whole : GroupLoader or None         of all blocks, where a worker has them
-    previous : Previous or None         what the run starts from, until it has begun
-    """
-
-    name: str
+    name: str  # of the run
     manifest: Manifest
     pins: Pins
     place: Place
+    # held by the task that works on a part
     lock: threading.Lock = field(default_factory=threading.Lock)
+    # set when the run needs nothing more
     ended: threading.Event = field(default_factory=threading.Event)
-    whole: GroupLoader | None = None
-    previous: Previous | None = None
+    whole: GroupLoader | None = None  # of all blocks, where a worker has them
+    previous: Previous | None = None  # what the run starts from, until it has begun
 
     def loader(self, job: Job, part: Manifest) -> contextlib.AbstractContextManager[GroupLoader]:
         """Return what loads the groups of a part; where that is all blocks, they stay loaded."""

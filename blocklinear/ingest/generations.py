@@ -13,19 +13,11 @@ Lengths = Callable[[], np.typing.NDArray[np.uint32]]
 
 @dataclass(frozen=True)
 class NewBlock:
-    """A block that is to be written.
-
-    Attributes
-    ----------
-    number : int
-    slots : tuple[int, ...]   whose rows it has
-    first_row, stop_row : int
-        Of its generation.
-    """
+    """A block that is to be written."""
 
     number: int
-    slots: tuple[int, ...]
-    first_row: int
+    slots: tuple[int, ...]  # whose rows it has
+    first_row: int  # of its generation, as is `stop_row`
     stop_row: int
 
 

@@ -31,34 +31,20 @@ Paths = Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Batch:
-    """What was read and written.
-
-    Attributes
-    ----------
-    name : str
-    blocks : list[BlockRecord]
-    labels : list[float] or None    those known before, then the new ones; None if too many
-    n_rows, nnz : int         of this batch
-    dimension : int           of this batch: its largest index less `index_base`, plus 1
-    next_row, next_block : int      numbers not used yet
-    index_base : int
-    sources : list[dict]
-    weights : dict or None    the file of weights, like a source
-    features : list           those known before, and one of this batch if it has new features
-    """
+    """What was read and written."""
 
     name: str
     blocks: list[BlockRecord]
-    labels: list[float] | None
-    n_rows: int
+    labels: list[float] | None  # those known before, then the new ones; None if too many
+    n_rows: int  # of this batch, as are `nnz` and `dimension`
     nnz: int
-    dimension: int
-    next_row: int
+    dimension: int  # its largest index less `index_base`, plus 1
+    next_row: int  # not used yet, as is `next_block`
     next_block: int
     index_base: int
     sources: list[dict[str, Any]]
-    weights: dict[str, Any] | None
-    features: list[FeatureFile]
+    weights: dict[str, Any] | None  # the file of weights, like a source
+    features: list[FeatureFile]  # those known before, and one of this batch if it has new features
 
     def entry(self) -> dict[str, Any]:
         """Return what the manifest says of it, committed now."""
@@ -68,22 +54,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Written:
-    """The blocks of a batch, and what was counted on the way.
-
-    Attributes
-    ----------
-    blocks : list[BlockRecord]
-    labels : list[float] or None
-    n_rows, nnz : int
-    max_index : int           largest index of the input, -1 if there is none
-    next_row, next_block : int
-    """
+    """The blocks of a batch, and what was counted on the way."""
 
     blocks: list[BlockRecord]
     labels: list[float] | None
     n_rows: int
     nnz: int
-    max_index: int
+    max_index: int  # largest index of the input, -1 if there is none
     next_row: int
     next_block: int
 

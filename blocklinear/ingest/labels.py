@@ -18,17 +18,11 @@ FEW_LABELS = 4
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """How often labels occur in some rows.
+    """How often labels occur in some rows."""
 
-    Attributes
-    ----------
-    labels : float64[k]       distinct, increasing
-    rows : int64[k]
-    weights : float64[k]      sums of the weights of their rows, 0 where rows have none
-    """
-
-    labels: NDArray[np.float64]
-    rows: NDArray[np.int64]
+    labels: NDArray[np.float64]  # float64[k]: distinct, increasing
+    rows: NDArray[np.int64]  # int64[k]
+    # float64[k]: sums of the weights of their rows, 0 where rows have none
     weights: NDArray[np.float64]
 
     @classmethod

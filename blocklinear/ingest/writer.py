@@ -59,22 +59,15 @@ class Plan:
     """How many blocks are open, when they are full, and how long their chunks are.
 
     The files depend on these, so none of them may depend on the number of threads.
-
-    Attributes
-    ----------
-    open_blocks : int
-    generation_bytes : float  decoded size of a full generation
-    chunk_entries : int
-    block_bytes : float       decoded size that joined blocks of the last generation have at most,
-                              and if there are several at least half of; 0 if none are joined
-    held_entries : int        entries that may be held back while features are counted
     """
 
     open_blocks: int
-    generation_bytes: float
+    generation_bytes: float  # decoded size of a full generation
     chunk_entries: int
+    # decoded size that joined blocks of the last generation have at most, and if there are several
+    # at least half of; 0 if none are joined
     block_bytes: float = 0.0
-    held_entries: int = MOST_HELD
+    held_entries: int = MOST_HELD  # entries that may be held back while features are counted
 
 
 def decoded_bytes(rows: int, nnz: int) -> int:
@@ -167,19 +160,11 @@ def _too_many_open(
 
 @dataclass(frozen=True)
 class Content:
-    """What a chunk holds.
-
-    Attributes
-    ----------
-    rows, nnz : int
-    max_index : int           -1 if it has no entries
-    counts : LabelCounts
-    weight_stats : WeightStats
-    """
+    """What a chunk holds."""
 
     rows: int
     nnz: int
-    max_index: int
+    max_index: int  # -1 if it has no entries
     counts: LabelCounts
     weight_stats: WeightStats
 

@@ -14,23 +14,14 @@ _LOOK_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class Extent:
-    """Whole lines of an input, or all of it.
+    """Whole lines of an input, or all of it."""
 
-    Attributes
-    ----------
-    path : str                absolute, or a URL: what every machine opens
-    name : str                as the user gave it, for messages
-    version : tuple           what changes when the file does
-    start, stop : int         first byte, and the one after the last
-    size : int                bytes of the whole file
-    """
-
-    path: str
-    name: str
-    version: tuple[object, ...]
-    start: int
-    stop: int
-    size: int
+    path: str  # absolute, or a URL: what every machine opens
+    name: str  # as the user gave it, for messages
+    version: tuple[object, ...]  # what changes when the file does
+    start: int  # first byte
+    stop: int  # the byte after the last
+    size: int  # bytes of the whole file
 
     @property
     def whole(self) -> bool:

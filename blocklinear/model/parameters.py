@@ -39,51 +39,28 @@ def expected_columns(solver: str, n_labels: int) -> int:
 
 @dataclass(frozen=True)
 class WeightsToRead:
-    """What a model file is known to hold before its weights are read.
+    """What a model file is known to hold before its weights are read."""
 
-    Attributes
-    ----------
-    n_bytes : int             that the weights take
-    n_columns : int           decision values of a row
-    of_tables : bool          whether rows are made of tables, by a recipe
-    """
-
-    n_bytes: int
-    n_columns: int
-    of_tables: bool
+    n_bytes: int  # that the weights take
+    n_columns: int  # decision values of a row
+    of_tables: bool  # whether rows are made of tables, by a recipe
 
 
 @dataclass(frozen=True, eq=False)
 class ModelParameters:
-    """The contents of a model file, as they were read: `LinearModel` checks them.
+    """The contents of a model file, as they were read: `LinearModel` checks them."""
 
-    Attributes
-    ----------
-    weights : float64[n_features, n_columns]
-    bias_weights : float64[n_columns]
-    bias : float
-    labels : tuple of float
-    solver : str
-        A key of `SOLVERS`.
-    index_base : int
-    metadata : dict
-    rho : float
-    classes : mapping of float to str or int
-        Labels as they were given, where `labels` are numbers that stand for them.
-    feature_names : tuple of str or None
-        Of the first features.
-    """
-
-    weights: Floats
-    bias_weights: Floats
+    weights: Floats  # float64[n_features, n_columns]
+    bias_weights: Floats  # float64[n_columns]
     bias: float
     labels: tuple[float, ...]
-    solver: str
+    solver: str  # a key of `SOLVERS`
     index_base: int = 1
     metadata: dict[str, Any] = field(default_factory=dict)
     rho: float = 0.0
+    # labels as they were given, where `labels` are numbers that stand for them
     classes: Classes = field(default_factory=dict)
-    feature_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None  # of the first features
 
     @property
     def n_features(self) -> int:

@@ -36,14 +36,9 @@ class Growth:
         log2 V(n) = log2 V(s) + sum_{j=1..m} b r^j,   m = log2(n / s),
 
     b = log2(V(s) / V(s / 2)), and r <= 1 the ratio of b to that of the doubling before.
-
-    Attributes
-    ----------
-    rows : int                s, of the whole sample
-    quarter, half, whole : int
     """
 
-    rows: int
+    rows: int  # s, of the whole sample
     quarter: int
     half: int
     whole: int

@@ -27,17 +27,11 @@ _PIECE_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured.
+    """What was measured."""
 
-    Attributes
-    ----------
-    lookup_ns : dict of int to float        of a random weight, by bytes of the weight vector
-    write_bytes_s, read_bytes_s : float     of the disk of temporary files, without the page cache
-    """
-
-    lookup_ns: dict[int, float]
-    write_bytes_s: float
-    read_bytes_s: float
+    lookup_ns: dict[int, float]  # of a random weight, by bytes of the weight vector
+    write_bytes_s: float  # of the disk of temporary files, without the page cache
+    read_bytes_s: float  # of the same
 
     def lookup(self, n_bytes: float) -> float:
         """Return the nanoseconds to look up a weight in a vector of so many bytes."""

@@ -32,29 +32,17 @@ _ONE_PLACE_ERROR = 0.05
 
 @dataclass(frozen=True)
 class TextSample:
-    """Lines of text from places all over the inputs, and from their starts where they are packed.
+    """Lines of text from all over the inputs; of those that are packed, from their starts."""
 
-    Attributes
-    ----------
-    path : Path               the file with the lines
-    rows, bytes : int         that it has
-    times : float             rows in all, over those of the sample
-    row_error : float         relative standard error of `times`
-    input_bytes : int         of all inputs as they are stored
-    total_bytes : float       of all inputs, unpacked
-    whole : bool              whether it has all lines
-    spread : bool             whether lines are from all over the inputs
-    """
-
-    path: Path
-    rows: int
-    bytes: int
-    times: float
-    row_error: float
-    input_bytes: int
-    total_bytes: float
-    whole: bool
-    spread: bool
+    path: Path  # the file with the lines
+    rows: int  # that it has
+    bytes: int  # that it has
+    times: float  # rows in all, over those of the sample
+    row_error: float  # relative standard error of `times`
+    input_bytes: int  # of all inputs as they are stored
+    total_bytes: float  # of all inputs, unpacked
+    whole: bool  # whether it has all lines
+    spread: bool  # whether lines are from all over the inputs
 
 
 @dataclass(frozen=True)

@@ -36,17 +36,11 @@ _seconds = attrgetter("seconds")
 
 @dataclass(frozen=True)
 class SplitTrials:
-    """Splits of a half and all of a sample, with the options asked for.
-
-    Attributes
-    ----------
-    half, whole : SplitTrial
-    store : BlockStore or None      of all of the sample
-    """
+    """Splits of a half and all of a sample, with the options asked for."""
 
     half: SplitTrial
     whole: SplitTrial
-    store: BlockStore | None = None
+    store: BlockStore | None = None  # of all of the sample
 
     @classmethod
     def run(cls, sample: TextSample, options: SplitOptions, place: Path) -> Self:

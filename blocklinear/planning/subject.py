@@ -37,31 +37,18 @@ _MORE_INDICES = 1.02
 
 @dataclass(frozen=True)
 class Subject:
-    """What was found of the data, with a sample of it.
-
-    Attributes
-    ----------
-    sample : BlockStore
-    as_split : BlockStore     the same rows in blocks as large as those of a split of all rows
-    manifest_for : callable   a manifest as that of all rows, split with a budget
-    facts : dict              `PlanReport.sample`
-    rows, features, entries, store_bytes : Range
-    split_s : Range or None
-    input_bytes : int         that are read once
-    from_url : bool
-    notes : list[str]
-    """
+    """What was found of the data, with a sample of it."""
 
     sample: BlockStore
-    as_split: BlockStore
-    manifest_for: Callable[[int], Manifest]
-    facts: dict[str, Any]
+    as_split: BlockStore  # the same rows in blocks as large as those of a split of all rows
+    manifest_for: Callable[[int], Manifest]  # a manifest as that of all rows, split with a budget
+    facts: dict[str, Any]  # `PlanReport.sample`
     rows: Range
     features: Range
     entries: Range
     store_bytes: Range
     split_s: Range | None
-    input_bytes: int
+    input_bytes: int  # that are read once
     from_url: bool
     notes: list[str]
 

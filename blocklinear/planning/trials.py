@@ -33,26 +33,15 @@ _TIME_ERROR = 1.3
 
 @dataclass(frozen=True)
 class Trial:
-    """A training on a part of a sample.
+    """A training on a part of a sample."""
 
-    Attributes
-    ----------
-    nnz : int                 of the part
-    entries : int             worked on, each as often as it was
-    certificates : int        passes that tried to certify
-    outer : int               outer iterations
-    solve_s, certify_s : float
-    seconds : float           in all, with reading, checkpoints and the model
-    converged : bool
-    """
-
-    nnz: int
-    entries: int
-    certificates: int
-    outer: int
+    nnz: int  # of the part
+    entries: int  # worked on, each as often as it was
+    certificates: int  # passes that tried to certify
+    outer: int  # outer iterations
     solve_s: float
     certify_s: float
-    seconds: float
+    seconds: float  # in all, with reading, checkpoints and the model
     converged: bool
 
 
@@ -116,16 +105,10 @@ def _train(store: BlockStore, options: TrainOptions, blocks: int, limit_s: float
 
 @dataclass(frozen=True)
 class Trend:
-    """What trainings on parts of a sample say of one on more rows.
+    """What trainings on parts of a sample say of one on more rows."""
 
-    Attributes
-    ----------
-    last : Trial              the largest that converged
-    exponent : float          work on an entry grows as nnz to this power
-    """
-
-    last: Trial
-    exponent: float
+    last: Trial  # the largest that converged
+    exponent: float  # work on an entry grows as nnz to this power
 
     @classmethod
     def of(cls, trials: Sequence[Trial]) -> "Trend | None":
@@ -162,15 +145,10 @@ class Trend:
 
 @dataclass(frozen=True)
 class PassTrial:
-    """What a pass over a sample takes, apart for its blocks and its entries.
+    """What a pass over a sample takes, apart for its blocks and its entries."""
 
-    Attributes
-    ----------
-    block_s, entry_s : float  seconds for a block, and for an entry in it
-    """
-
-    block_s: float
-    entry_s: float
+    block_s: float  # seconds for a block
+    entry_s: float  # seconds for an entry in it
 
     @classmethod
     def run(cls, sample: BlockStore, as_split: BlockStore, threads: int) -> Self:

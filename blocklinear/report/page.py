@@ -35,24 +35,14 @@ _LONGEST_TITLE, _LONGEST_NAME = 80, 40
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a report is about: a run, a model, or a run with the model that came of it.
-
-    Attributes
-    ----------
-    title : str
-    history : RunRecords or None
-    model : LinearModel or None
-    names : sequence of str, callable or None       of the features, if not those of the model
-    evaluation : Evaluation or None     of the model on rows that it was not trained on
-    test : str                where these rows are from
-    """
+    """What a report is about: a run, a model, or a run with the model that came of it."""
 
     title: str
     history: RunRecords | None = None
     model: LinearModel | None = None
-    names: Names | None = None
-    evaluation: Evaluation | None = None
-    test: str = ""
+    names: Names | None = None  # of the features, if not those of the model
+    evaluation: Evaluation | None = None  # of the model on rows that it was not trained on
+    test: str = ""  # where these rows are from
 
 
 def write_page(subject: Subject, output: str | os.PathLike[str] | Output) -> str:

@@ -42,25 +42,17 @@ _WRONG_ROWS = (
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of one block on their way to disk; `encode` uses the arrays up.
+    """Rows of one block on their way to disk; `encode` uses the arrays up."""
 
-    Attributes
-    ----------
-    row_numbers, lengths : int64[n_rows]
-    label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
-    indices : uint32[nnz]     as written, strictly increasing in each row when it is encoded
-    mantissa, exponent : int64[nnz], uint8[nnz]
-    weights : float64[n_rows] or None
-    """
-
-    row_numbers: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    label_mantissa: NDArray[np.int64]
-    label_exponent: NDArray[np.uint8]
+    row_numbers: NDArray[np.int64]  # int64[n_rows]
+    lengths: NDArray[np.int64]  # int64[n_rows]
+    label_mantissa: NDArray[np.int64]  # int64[n_rows]
+    label_exponent: NDArray[np.uint8]  # uint8[n_rows]
+    # uint32[nnz]: as written, strictly increasing in each row when it is encoded
     indices: NDArray[np.uint32]
-    mantissa: NDArray[np.int64]
-    exponent: NDArray[np.uint8]
-    weights: NDArray[np.float64] | None = None
+    mantissa: NDArray[np.int64]  # int64[nnz]
+    exponent: NDArray[np.uint8]  # uint8[nnz]
+    weights: NDArray[np.float64] | None = None  # float64[n_rows]
 
     def sort(self) -> None:
         """Sort the entries of each row by index."""
@@ -274,26 +266,16 @@ def _smaller(
 
 @dataclass(frozen=True)
 class DecodeBuffers:
-    """Where a chunk is decoded to: slices of a group's arrays.
+    """Where a chunk is decoded to: slices of a group's arrays."""
 
-    Attributes
-    ----------
-    first : int               position of the chunk's first entry in the group
-    indptr : int64[n_rows]    end of each row, counted in the group
-    indices : uint32[nnz]
-    values : float64[nnz] or float32[nnz]
-    labels, sq_norm : float64[n_rows]
-    row_numbers : int64[n_rows]
-    weights : float64[n_rows], or float64[0] where rows have none
-    """
-
-    first: int
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.uint32]
-    values: NDArray[np.floating]
-    labels: NDArray[np.float64]
-    sq_norm: NDArray[np.float64]
-    row_numbers: NDArray[np.int64]
+    first: int  # position of the chunk's first entry in the group
+    indptr: NDArray[np.int64]  # int64[n_rows]: end of each row, counted in the group
+    indices: NDArray[np.uint32]  # uint32[nnz]
+    values: NDArray[np.floating]  # float64[nnz] or float32[nnz]
+    labels: NDArray[np.float64]  # float64[n_rows]
+    sq_norm: NDArray[np.float64]  # float64[n_rows]
+    row_numbers: NDArray[np.int64]  # int64[n_rows]
+    # float64[n_rows], or float64[0] where rows have none
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 

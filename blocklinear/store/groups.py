@@ -20,33 +20,19 @@ from blocklinear.store.records import BlockRecord
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks loaded for one block step, side by side.
+    """Blocks loaded for one block step, side by side."""
 
-    Attributes
-    ----------
-    blocks : tuple[int, ...]  positions of the blocks in the manifest
-    first : int64[g]          position in the store of the first row of each block
-    starts : int64[g + 1]     first row of each block in the arrays
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     columns, each < n_features (checked)
-    values : float64[nnz] or float32[nnz]
-    labels, sq_norm : float64[n_rows]   label as written; x_i' x_i
-    row_numbers : int64[n_rows]         number of the row in the store
-    bytes_read : int          from disk
-    weights : float64[n_rows] or None   of the rows, where they have any
-    """
-
-    blocks: tuple[int, ...]
-    first: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.uint32]
-    values: NDArray[np.floating]
-    labels: NDArray[np.float64]
-    sq_norm: NDArray[np.float64]
-    row_numbers: NDArray[np.int64]
-    bytes_read: int
-    weights: NDArray[np.float64] | None = None
+    blocks: tuple[int, ...]  # positions of the blocks in the manifest
+    first: NDArray[np.int64]  # int64[g]: position in the store of the first row of each block
+    starts: NDArray[np.int64]  # int64[g + 1]: first row of each block in the arrays
+    indptr: NDArray[np.int64]  # int64[n_rows + 1]
+    indices: NDArray[np.uint32]  # uint32[nnz]: columns, each < n_features (checked)
+    values: NDArray[np.floating]  # float64[nnz] or float32[nnz]
+    labels: NDArray[np.float64]  # float64[n_rows]: as written
+    sq_norm: NDArray[np.float64]  # float64[n_rows]: x_i' x_i
+    row_numbers: NDArray[np.int64]  # int64[n_rows]: number of the row in the store
+    bytes_read: int  # from disk
+    weights: NDArray[np.float64] | None = None  # float64[n_rows], where rows have any
 
     @property
     def n_rows(self) -> int:
@@ -305,26 +291,17 @@ def iter_csr(
 
 @dataclass(frozen=True)
 class RowView:
-    """Some rows of a store.
+    """Some rows of a store."""
 
-    Attributes
-    ----------
-    positions : int64[n]      in the store, block after block
-    starts, stops : int64[n]  where the entries of a row are in `indices` and `values`
-    sq_norm, labels : float64[n]
-    indices : uint32[]
-    values : float64[] or float32[]
-    weights : float64[n] or None
-    """
-
-    positions: NDArray[np.int64]
+    positions: NDArray[np.int64]  # int64[n]: in the store, block after block
+    # int64[n]: where the entries of a row begin in `indices` and `values`
     starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    sq_norm: NDArray[np.float64]
-    labels: NDArray[np.float64]
-    indices: NDArray[np.uint32]
-    values: NDArray[np.floating]
-    weights: NDArray[np.float64] | None = None
+    stops: NDArray[np.int64]  # int64[n]: where they end
+    sq_norm: NDArray[np.float64]  # float64[n]
+    labels: NDArray[np.float64]  # float64[n]
+    indices: NDArray[np.uint32]  # uint32[]
+    values: NDArray[np.floating]  # float64[] or float32[]
+    weights: NDArray[np.float64] | None = None  # float64[n]
 
     def __len__(self) -> int:
         return len(self.positions)

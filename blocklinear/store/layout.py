@@ -63,33 +63,20 @@ def plane_bytes(bits: int, n: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The header of a chunk.
-
-    Attributes
-    ----------
-    rows, nnz : int
-    doubles, label_doubles : int        entries and labels stored as float64
-    first_row : int
-    widths : (int, int, int)  planes of row lengths, row gaps, label mantissas
-    bits : (int, int, int)    of a gap, of a mantissa, of the code of an exponent
-    folded, label_folded : bool         whether mantissas went through zigzag
-    weighted : bool           whether rows have weights
-    exponents : bytes         what the codes mean
-    frame_bytes : tuple[int, ...]       length of each frame
-    """
+    """The header of a chunk."""
 
     rows: int
     nnz: int
-    doubles: int
-    label_doubles: int
+    doubles: int  # entries stored as float64
+    label_doubles: int  # labels stored as float64
     first_row: int
-    widths: tuple[int, ...]
-    bits: tuple[int, ...]
-    folded: bool
-    label_folded: bool
-    weighted: bool
-    exponents: bytes
-    frame_bytes: tuple[int, ...]
+    widths: tuple[int, ...]  # planes of row lengths, row gaps, label mantissas
+    bits: tuple[int, ...]  # of a gap, of a mantissa, of the code of an exponent
+    folded: bool  # whether mantissas went through zigzag
+    label_folded: bool  # whether those of labels did
+    weighted: bool  # whether rows have weights
+    exponents: bytes  # what the codes mean
+    frame_bytes: tuple[int, ...]  # length of each frame
 
     def __bytes__(self) -> bytes:
         header = _HEADER.pack(

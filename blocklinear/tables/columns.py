@@ -65,18 +65,11 @@ class Cells:
 
 @dataclass(frozen=True)
 class Words:
-    """A column of lists, which puts a feature for each of its words into a row.
+    """A column of lists, which puts a feature for each of its words into a row."""
 
-    Attributes
-    ----------
-    indptr : int64[n_rows + 1]          row i has the words from ``indptr[i]`` on
-    features : uint32[n_words]          counted from 0
-    values : float64[n_words], or float64[0] if all are 1
-    """
-
-    indptr: Integers
-    features: Features
-    values: Floats
+    indptr: Integers  # int64[n_rows + 1]: row i has the words from ``indptr[i]`` on
+    features: Features  # uint32[n_words]: counted from 0
+    values: Floats  # float64[n_words], or float64[0] if all are 1
 
     def put(
         self, start: int, stop: int, base: int, at: Integers, indices: Features, values: Floats

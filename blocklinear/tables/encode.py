@@ -30,39 +30,24 @@ from blocklinear.tables.values import (
 
 @dataclass(frozen=True)
 class _Values:
-    """What is known of the values of a dictionary array; the last place is that of missing ones.
+    """What is known of the values of a dictionary array; the last place is that of missing ones."""
 
-    Attributes
-    ----------
-    dictionary : pyarrow Array
-    texts : list of str       empty where values are hashed
-    known : int64[n]          features of the recipe's dictionary, -1 for none; changed as values
-                              get some; empty where values are hashed
-    hashes : uint64[n]        empty where the recipe has a dictionary
-    features : uint32[n]      of the hashes
-    """
-
-    dictionary: Any
-    texts: list[str]
+    dictionary: Any  # pyarrow Array
+    texts: list[str]  # empty where values are hashed
+    # int64[n]: features of the recipe's dictionary, -1 for none; changed as values get some; empty
+    # where values are hashed
     known: Integers
-    hashes: hashing.Hashes
-    features: Features
+    hashes: hashing.Hashes  # uint64[n]: empty where the recipe has a dictionary
+    features: Features  # uint32[n]: of the hashes
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """The values of a part in a column whose features are those of a dictionary.
+    """The values of a part in a column whose features are those of a dictionary."""
 
-    Attributes
-    ----------
-    codes : int32[any]        which value of a dictionary array each is
-    values : _Values          of that array
-    indptr : int64[n_rows + 1] or None
-    """
-
-    codes: NDArray[np.int32]
-    values: _Values
-    indptr: Integers | None
+    codes: NDArray[np.int32]  # int32[any]: which value of a dictionary array each is
+    values: _Values  # of that array
+    indptr: Integers | None  # int64[n_rows + 1]
 
 
 class Encoder:
@@ -310,16 +295,10 @@ class Encoder:
 
 @dataclass(frozen=True)
 class _Factor:
-    """What a column puts into crosses.
+    """What a column puts into crosses."""
 
-    Attributes
-    ----------
-    hashes : uint64[n_rows]
-    values : float64[n_rows] or None    which the value of a cross is multiplied by
-    """
-
-    hashes: hashing.Hashes
-    values: Floats | None
+    hashes: hashing.Hashes  # uint64[n_rows]
+    values: Floats | None  # float64[n_rows]: which the value of a cross is multiplied by
 
 
 class EncodedTable(Table):

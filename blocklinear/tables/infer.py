@@ -13,28 +13,17 @@ _MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What is to be made of a table.
+    """What is to be made of a table."""
 
-    Attributes
-    ----------
-    target : str              column of labels
-    weight : str or None      column of weights
-    columns : tuple of str    columns that features are made of; empty for all
-    drop : tuple of str       columns that are left out
-    categories : tuple of str columns of integers, text or booleans that are categories
-    hash_bits : int           hash values to so many bits; 0 for a dictionary
-    interactions : tuple of (str, str)  columns to cross
-    standardize : bool        subtract the mean of numbers, and divide by their deviation
-    """
-
-    target: str
-    weight: str | None = None
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
+    target: str  # column of labels
+    weight: str | None = None  # column of weights
+    columns: tuple[str, ...] = ()  # columns that features are made of; empty for all
+    drop: tuple[str, ...] = ()  # columns that are left out
+    # columns of integers, text or booleans that are categories
     categories: tuple[str, ...] = ()
-    hash_bits: int = 0
-    interactions: tuple[tuple[str, str], ...] = ()
-    standardize: bool = False
+    hash_bits: int = 0  # hash values to so many bits; 0 for a dictionary
+    interactions: tuple[tuple[str, str], ...] = ()  # columns to cross
+    standardize: bool = False  # subtract the mean of numbers, and divide by their deviation
 
 
 def kind_of(kind: Any) -> str | None:
@@ -156,12 +145,7 @@ def _target_kind(path: str, schema: Any, name: str) -> str:
 
 @dataclass
 class Differences:
-    """How tables differ from a recipe.
-
-    Attributes
-    ----------
-    found : list of str
-    """
+    """How tables differ from a recipe."""
 
     found: list[str] = field(default_factory=list)
 

@@ -25,19 +25,12 @@ class UnknownPageError(ValueError):
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The page of a dictionary.
-
-    Attributes
-    ----------
-    n_values : int
-    n_bytes : int             of the page, decompressed: each value after its length, in 4 bytes
-    offset, n_compressed : int      where it is in the file, without its header, and how long
-    """
+    """The page of a dictionary."""
 
     n_values: int
-    n_bytes: int
-    offset: int
-    n_compressed: int
+    n_bytes: int  # of the page, decompressed: each value after its length, in 4 bytes
+    offset: int  # where it is in the file, without its header
+    n_compressed: int  # how long it is there, in bytes
 
     @property
     def most_bytes(self) -> int:

@@ -32,22 +32,13 @@ from blocklinear.tables.values import Floats
 
 @dataclass(frozen=True)
 class TableReport:
-    """What came of a prediction.
-
-    Attributes
-    ----------
-    rows : int
-    unseen : dict of str to int         values without a feature, by column
-    unknown_labels : int      rows of a class that the model does not know; they count as wrong
-    score : Score or None     None where the table has no column of labels
-    confusion : Confusion or None       which classes were taken for which, if that was asked for
-    """
+    """What came of a prediction."""
 
     rows: int
-    unseen: dict[str, int] = field(default_factory=dict)
-    unknown_labels: int = 0
-    score: Score | None = None
-    confusion: Confusion | None = None
+    unseen: dict[str, int] = field(default_factory=dict)  # values without a feature, by column
+    unknown_labels: int = 0  # rows of a class that the model does not know; they count as wrong
+    score: Score | None = None  # None where the table has no column of labels
+    confusion: Confusion | None = None  # which classes were taken for which, if that was asked for
 
     def summary(self) -> str:
         """Return the score, or how many rows there were."""

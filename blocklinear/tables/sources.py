@@ -491,16 +491,10 @@ _READERS: tuple[tuple[bytes, type[Source]], ...] = (
 
 @dataclass(frozen=True)
 class Found:
-    """A file of a table.
-
-    Attributes
-    ----------
-    path : str
-    keys : dict of str to (str or None)         what ``key=value`` folders on the way tell
-    """
+    """A file of a table."""
 
     path: str
-    keys: dict[str, str | None]
+    keys: dict[str, str | None]  # what ``key=value`` folders on the way tell
 
 
 def find_files(inputs: Iterable[str]) -> list[Found]:

@@ -41,22 +41,13 @@ def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows of a part.
-
-    Attributes
-    ----------
-    part : Part
-    table : EncodedTable
-    labels : ndarray, shape (n_rows,), or None
-    weights : float64[n_rows] or None
-    bytes_read : int          of all files so far
-    """
+    """Rows of a part."""
 
     part: Part
     table: EncodedTable
-    labels: NDArray[Any] | None
-    weights: Floats | None
-    bytes_read: int
+    labels: NDArray[Any] | None  # shape (n_rows,)
+    weights: Floats | None  # float64[n_rows]
+    bytes_read: int  # of all files so far
 
 
 class Tables:

@@ -23,22 +23,13 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a file.
+    """Some rows of a file."""
 
-    Attributes
-    ----------
-    place : str               the file, and which part of it the rows are counted in
-    first : int               number of the first row in it, counted from 1
-    columns : dict of str to pyarrow Array
-    n_rows : int
-    bytes_read : int          of the file, about
-    """
-
-    place: str
-    first: int
-    columns: dict[str, Any]
+    place: str  # the file, and which part of it the rows are counted in
+    first: int  # number of the first row in it, counted from 1
+    columns: dict[str, Any]  # dict of str to pyarrow Array
     n_rows: int
-    bytes_read: int
+    bytes_read: int  # of the file, about
 
     def at(self, row: int) -> str:
         """Return where a row is, for people; rows are counted from 0 here."""

@@ -58,25 +58,15 @@ class TooManyFeatures(MemoryBudgetError):
 
 @dataclass(frozen=True)
 class Fault:
-    """A refused line within a piece of text.
+    """A refused line within a piece of text."""
 
-    Attributes
-    ----------
-    line : int        0-based, within the piece
-    column : int      1-based byte within the line
-    problem, fix : str
-    at_end : bool     whether the piece ends within the faulty token, which may have been cut
-    first_bytes : bytes       the start of the line
-    code : int                of the tokenizer, 0 if the fault is another's
-    """
-
-    line: int
-    column: int
+    line: int  # 0-based, within the piece
+    column: int  # 1-based byte within the line
     problem: str
     fix: str
-    at_end: bool
-    first_bytes: bytes
-    code: int = 0
+    at_end: bool  # whether the piece ends within the faulty token, which may have been cut
+    first_bytes: bytes  # the start of the line
+    code: int = 0  # of the tokenizer, 0 if the fault is another's
 
     @classmethod
     def found(cls, text: NDArray[np.uint8], code: int, offset: int, line: int) -> "Fault":

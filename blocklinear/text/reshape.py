@@ -15,22 +15,13 @@ SORT_BYTES = 17
 
 @dataclass(frozen=True)
 class Reshaping:
-    """What is done to rows besides reading them.
+    """What is done to rows besides reading them."""
 
-    Attributes
-    ----------
-    sort : bool               sort the indices of a row that are not increasing
-    merge : bool              add up the values of an index that is repeated in a row
-    hash_bits : int           replace indices by hashes of so many bits; 0 for none
-    ignore_qid : bool         skip ``qid:N`` after a label
-    dtype : str               what values are to be rounded to: rows must not be too large for it
-    """
-
-    sort: bool = False
-    merge: bool = False
-    hash_bits: int = 0
-    ignore_qid: bool = False
-    dtype: str = "float64"
+    sort: bool = False  # sort the indices of a row that are not increasing
+    merge: bool = False  # add up the values of an index that is repeated in a row
+    hash_bits: int = 0  # replace indices by hashes of so many bits; 0 for none
+    ignore_qid: bool = False  # skip ``qid:N`` after a label
+    dtype: str = "float64"  # what values are to be rounded to: rows must not be too large for it
 
     @property
     def lenient(self) -> int:
@@ -42,20 +33,14 @@ class Reshaping:
 
 @dataclass(frozen=True)
 class Merged:
-    """What `merge` did.
+    """What `merge` did."""
 
-    Attributes
-    ----------
-    entries : int64[n_rows]   entries that were added to another
-    zeros : int64[n_rows]     entries that were dropped as they are zero, or add up to it
-    why : uint8[n_rows]       `REPEATED` or `TOO_LARGE` for refused rows, which are left empty
-    index : uint32[n_rows]    where that happened
-    """
-
-    entries: NDArray[np.int64]
+    entries: NDArray[np.int64]  # int64[n_rows]: entries that were added to another
+    # int64[n_rows]: entries that were dropped as they are zero, or add up to it
     zeros: NDArray[np.int64]
+    # uint8[n_rows]: `REPEATED` or `TOO_LARGE` for refused rows, which are left empty
     why: NDArray[np.uint8]
-    index: NDArray[np.uint32]
+    index: NDArray[np.uint32]  # uint32[n_rows]: where that happened
 
 
 def sort(

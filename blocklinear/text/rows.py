@@ -27,15 +27,10 @@ _QID = re.compile(rb"(?m)^([ \t]*[^ \t\r\n#]+[ \t]+)(qid:[0-9]+)(?=[ \t\r\n#])")
 
 @dataclass(frozen=True)
 class Decimals:
-    """Numbers as written: ``mantissa / 10**exponent``, or a double where exponent is `RAW`.
+    """Numbers as written: ``mantissa / 10**exponent``, or a double where exponent is `RAW`."""
 
-    Attributes
-    ----------
-    mantissa : int64[n]
-    exponent : uint8[n]       0..22 or `RAW` (then `mantissa` holds the double's bits)
-    """
-
-    mantissa: NDArray[np.int64]
+    mantissa: NDArray[np.int64]  # int64[n]
+    # uint8[n]: 0..22 or `RAW` (then `mantissa` holds the double's bits)
     exponent: NDArray[np.uint8]
 
     @classmethod
@@ -70,45 +65,32 @@ class Decimals:
 
 @dataclass(frozen=True)
 class Rows:
-    """A run of consecutive rows.
+    """A run of consecutive rows."""
 
-    Attributes
-    ----------
-    indptr : int64[n_rows + 1]
-    indices : uint32[nnz]     as written in the text, or hashed; strictly increasing in each row.
-                              Where `missing` is not None they are those of a store, in any order
-    decimals : Decimals       nnz values
-    label_decimals : Decimals n_rows labels
-    max_index : int           largest index seen, explicit zeros included; index base - 1 if none;
-                              the largest hash there can be, if indices are hashed
-    n_lines, n_blank, n_zeros : int     lines read, blank or comment lines, zeros dropped: explicit
-                              ones and sums
-    n_sorted, n_merged, n_collisions : int      rows that were sorted, entries added to another one
-                              of their index, entries added to another one of their hash
-    n_qids : int              query numbers that were ignored
-    least_zero : int          smallest index that was dropped as zero, 2**32 if none; where
-                              `missing` is not None, smallest index seen
-    faults : Faults           refused lines, in order; none once `RowReader` has reported them
-    weights : float64[n_rows] or None   of the rows, where there are any
-    missing : uint32[k] or None         positions of indices that are still as written, since the
-                              store had no number for them; None if all of them are as written
-    """
-
-    indptr: NDArray[np.int64]
+    indptr: NDArray[np.int64]  # int64[n_rows + 1]
+    # uint32[nnz]: as written in the text, or hashed; strictly increasing in each row. Where
+    # `missing` is not None they are those of a store, in any order
     indices: NDArray[np.uint32]
-    decimals: Decimals
-    label_decimals: Decimals
+    decimals: Decimals  # nnz values
+    label_decimals: Decimals  # n_rows labels
+    # largest index seen, explicit zeros included; index base - 1 if none; the largest hash there
+    # can be, if indices are hashed
     max_index: int
-    n_lines: int = 0
-    n_blank: int = 0
-    n_zeros: int = 0
-    n_sorted: int = 0
-    n_merged: int = 0
-    n_collisions: int = 0
-    n_qids: int = 0
+    n_lines: int = 0  # lines read
+    n_blank: int = 0  # blank or comment lines
+    n_zeros: int = 0  # zeros dropped: explicit ones and sums
+    n_sorted: int = 0  # rows that were sorted
+    n_merged: int = 0  # entries added to another one of their index
+    n_collisions: int = 0  # entries added to another one of their hash
+    n_qids: int = 0  # query numbers that were ignored
+    # smallest index that was dropped as zero, 2**32 if none; where `missing` is not None, smallest
+    # index seen
     least_zero: int = 1 << 32
+    # refused lines, in order; none once `RowReader` has reported them
     faults: Faults = field(default_factory=no_faults)
-    weights: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None  # float64[n_rows], where rows have any
+    # uint32[k]: positions of indices that are still as written, since the store had no number for
+    # them; None if all of them are as written
     missing: NDArray[np.uint32] | None = None
 
     @property

@@ -29,20 +29,13 @@ class LongLine(Exception):
 
 @dataclass
 class Slab:
-    """Whole lines of one input.
+    """Whole lines of one input."""
 
-    Attributes
-    ----------
-    text : uint8[n + 1]       n bytes of lines, each with its newline, and a guard newline
-    cut : bool                the last line of the input is in it and had no newline
-    memory : Pages            what the text lies in
-    long : bool               it is one line that is longer than a slab
-    """
-
+    # uint8[n + 1]: n bytes of lines, each with its newline, and a guard newline
     text: NDArray[np.uint8]
-    cut: bool
-    memory: Pages
-    long: bool
+    cut: bool  # the last line of the input is in it and had no newline
+    memory: Pages  # what the text lies in
+    long: bool  # it is one line that is longer than a slab
 
 
 def slabs(

@@ -46,18 +46,11 @@ _IN_USE = 8
 
 @dataclass(frozen=True)
 class Mirror:
-    """A folder in the cache for a store on a URL.
-
-    Attributes
-    ----------
-    folder : Path
-    url : str
-    limit : int or None       bytes that its blocks may have
-    """
+    """A folder in the cache for a store on a URL."""
 
     folder: Path
     url: str
-    limit: int | None
+    limit: int | None  # bytes that its blocks may have
 
     @classmethod
     def make(cls, url: str, cache: Path | None, limit: int | None) -> Self:
