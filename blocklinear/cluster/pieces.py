@@ -111,7 +111,7 @@ class PieceWriter:
             chunk.indices, mantissa,
         ]  # fmt: skip
         for column in columns + [chunk.exponent] * (exponent == _SEVERAL):
-            data = np.ascontiguousarray(column).data.cast("B") if len(column) else memoryview(b"")
+            data = bytes_of(np.ascontiguousarray(column))
             write_all(self._stream, data)
             self._offset += len(data)
 
@@ -173,8 +173,13 @@ def read_column(folder: Path, number: int, what: str, n: int) -> Indices:
     return column
 
 
+def bytes_of(column: NDArray[Any]) -> memoryview:
+    """Return the memory of a column, also of an empty one, which a memoryview does not cast."""
+    return column.data.cast("B") if len(column) else memoryview(b"")
+
+
 def _fill(stream: FileIO, column: NDArray[Any], path: Path) -> None:
-    view, done = column.data.cast("B") if len(column) else memoryview(b""), 0
+    view, done = bytes_of(column), 0
     while done < len(view):
         n = stream.readinto(view[done:])
         if not n:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.cluster.pieces import FOLDER, PieceWriter, path_of
+from blocklinear.cluster.pieces import FOLDER, PieceWriter, bytes_of, path_of
 from blocklinear.cluster.place import alone
 from blocklinear.errors import BlocklinearError, InputFormatError
 from blocklinear.ingest.labels import LabelTable
@@ -167,7 +167,7 @@ class _Range:
             try:
                 for some in self._reader:
                     lengths = np.diff(some.indptr).astype(np.uint32)
-                    write_all(entries, lengths.data.cast("B") if len(lengths) else memoryview(b""))
+                    write_all(entries, bytes_of(lengths))
                     self._count(some)
                     for numbered in self._numbered(some):
                         writer.append(numbered)
@@ -194,7 +194,7 @@ class _Range:
             return 0
         found = self._numbering.new_indices()
         with scratch_file(path_of(self._job.shuffle, self._number, "features")) as stream:
-            write_all(stream, found.data.cast("B") if len(found) else memoryview(b""))
+            write_all(stream, bytes_of(found))
         return len(found)
 
     def _file(self, ended: bool) -> dict[str, Any]:

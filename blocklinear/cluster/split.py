@@ -25,7 +25,7 @@ from blocklinear.cluster import assembly, ranges
 from blocklinear.cluster.assembly import BlockReport, Share
 from blocklinear.cluster.connect import DASK_BYTES
 from blocklinear.cluster.engine import Engine
-from blocklinear.cluster.pieces import FOLDER, SLOT, path_of, read_column
+from blocklinear.cluster.pieces import FOLDER, SLOT, bytes_of, path_of, read_column
 from blocklinear.cluster.ranges import RangeReport, SplitJob
 from blocklinear.cluster.tasks import Task, Tasks
 from blocklinear.errors import (
@@ -408,7 +408,7 @@ class _Split:
         self._numbering.extend(numbers)
         numbers += 1
         with scratch_file(path_of(folder, number, "numbers")) as stream:
-            write_all(stream, numbers.data.cast("B") if len(numbers) else memoryview(b""))
+            write_all(stream, bytes_of(numbers))
         remove_files([path_of(folder, number, "features")])
 
     def _follow(self, generations: Generations, some: _Range) -> None:
