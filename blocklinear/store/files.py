@@ -148,18 +148,17 @@ def remove_if_empty(path: Path, within: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
-    with storage_errors(path, "sync"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def sync_file(path: Path) -> None:
     """Make the contents of a file that was written and closed durable."""
+    _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path, how: int) -> None:
     with storage_errors(path, "sync"):
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, how)
         try:
             os.fsync(descriptor)
         finally:
@@ -263,9 +262,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a file that nothing refers to yet, durably, in place of what has its name."""
     with storage_errors(path, "write"), new_file(path) as stream:
         for piece in pieces:
-            done = 0
-            while done < len(piece):
-                done += stream.write(piece[done:])
+            write_all(stream, piece)
         os.fsync(stream.fileno())
 
 
@@ -284,7 +281,7 @@ def scratch_file(path: Path) -> Iterator[FileIO]:
         move_file(temporary, path)
 
 
-def write_all(stream: FileIO, data: memoryview) -> None:
+def write_all(stream: FileIO, data: bytes | memoryview) -> None:
     """Write all of `data` to a stream without a buffer.
 
     Raises OSError.
