@@ -9,6 +9,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DIGITS_OF_INTEGERS = 1 << 63
 DISTINCT_INTEGERS = float(1 << 53)
 """Integers below this have a float64 of their own; 2**53 + 1 becomes 2**53."""
+TOO_LARGE = 1e154
+"""Values, labels and weights of rows are below: squares of these, and sums, cannot overflow."""
 
 
 def format_number(value: float) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blocklinear.classes import Class
 from blocklinear.errors import InputError, quoted
-from blocklinear.numerals import counted, format_number
+from blocklinear.numerals import TOO_LARGE, counted, format_number
 
 MOST_NAMED = 10_000
 """As many as a store tabulates."""
@@ -21,8 +21,6 @@ OWN = (1 << 53) - (1 << 14)
 """Integers up to this are their own labels; those above, below 2**53, stand for larger ones."""
 LONGEST = 1000
 """Characters of a label, or digits."""
-_TOO_LARGE = 1e154
-"""Labels are below, as in text."""
 
 
 class LabelCoder:
@@ -78,7 +76,7 @@ class LabelCoder:
 
     def _of_floats(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         codes = labels.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-        bad = np.flatnonzero(~(np.abs(codes) < _TOO_LARGE))
+        bad = np.flatnonzero(~(np.abs(codes) < TOO_LARGE))
         if len(bad):
             row, value = int(bad[0]), float(codes[bad[0]])
             what = "too large" if np.isfinite(value) else "not finite"

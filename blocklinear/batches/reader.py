@@ -16,16 +16,15 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels.text import decimals as kernels
 from blocklinear.kernels.text import reshape
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
-from blocklinear.numerals import counted, format_number
+from blocklinear.numerals import TOO_LARGE, counted, format_number
 from blocklinear.options import TextOptions
 from blocklinear.text import Rows, norms
-from blocklinear.text.faults import Faults, too_many_features
+from blocklinear.text.faults import Faults, refuse_many_hashes, too_many_features
 from blocklinear.text.reshape import SORT_BYTES, Merged
 from blocklinear.text.rows import ParseBuffers, hashed, in_order, rows_bytes
 
 MOST_PIECE_BYTES = 16 << 20
 LEAST_PIECE_BYTES = 256 << 10
-_MOST_WEIGHT = 1e154
 _COUNTS = {
     "zeros": "n_zeros", "sorted_rows": "n_sorted", "merged_entries": "n_merged",
     "hash_collisions": "n_collisions",
@@ -90,10 +89,7 @@ class BatchReader:
                 "on_error is 'skip', which is for text: a batch with a row that is refused is "
                 "refused", "leave out rows that are not to be read",
             )  # fmt: skip
-        if options.max_features is not None and 1 << options.hash_bits > options.max_features:
-            raise too_many_features(
-                f"{options.hash_bits} hash bits", -1, 1 << options.hash_bits, options
-            )
+        refuse_many_hashes(options)
         self._options, self._dtype, self._coder, self._look_up = options, dtype, coder, look_up
         self._owns_pool = pool is None
         self._pool = pool or ThreadPoolExecutor(options.threads, "convert")
@@ -337,7 +333,7 @@ def _weights_of(weights: Any, table: Table) -> NDArray[np.float64] | None:
             f"X has {counted(table.n_rows, 'row')}, and sample_weight the shape {found.shape}",
             "give one number a row",
         )
-    bad = np.flatnonzero(~((found >= 0.0) & (found < _MOST_WEIGHT)))
+    bad = np.flatnonzero(~((found >= 0.0) & (found < TOO_LARGE)))
     if len(bad):
         shown = format_number(found[bad[0]]) if np.isfinite(found[bad[0]]) else found[bad[0]]
         raise InputError(

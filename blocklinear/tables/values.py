@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.tables import MOST_EXACT
 from blocklinear.errors import InputError
-from blocklinear.numerals import counted
+from blocklinear.numerals import TOO_LARGE, counted
 from blocklinear.tables.arrow import arrow
 
 LONGEST_VALUE = 1 << 16
 """Bytes of a value."""
-MOST_NUMBER = 1e154
-"""Numbers are below, as in text: squares would overflow."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -58,8 +56,8 @@ def numbers_of(
         return values, missing
     if pa.types.is_integer(given.type):
         _refuse_inexact(part, name, np.asarray(given.fill_null(0)), is_target)
-    if not -MOST_NUMBER < float(values.min()) <= float(values.max()) < MOST_NUMBER:
-        row = int(np.flatnonzero(~(np.abs(values) < MOST_NUMBER))[0])
+    if not -TOO_LARGE < float(values.min()) <= float(values.max()) < TOO_LARGE:
+        row = int(np.flatnonzero(~(np.abs(values) < TOO_LARGE))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
         raise InputError(
             f"{part.at(row)}, column {name}: the value {values[row]} is {what}",

@@ -266,6 +266,13 @@ def too_many_features(
     return error
 
 
+def refuse_many_hashes(options: TextOptions) -> None:
+    """Raise TooManyFeatures if there are more hashes than features allowed."""
+    n_hashes = 1 << options.hash_bits
+    if options.max_features is not None and n_hashes > options.max_features:
+        raise too_many_features(f"{options.hash_bits} hash bits", -1, n_hashes, options)
+
+
 def unmergeable(why: int, index: int, hashed: bool, line: bytes) -> tuple[int, str, str]:
     """Return the offset of what is at fault in a row that cannot be merged, the problem, the fix.
 

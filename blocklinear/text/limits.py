@@ -9,7 +9,7 @@ from blocklinear.inputs.raw import size_of
 from blocklinear.memory import PROCESS_BYTES, enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.options import LINE_FACTOR, TextOptions
-from blocklinear.text.faults import index_beyond, too_many_features
+from blocklinear.text.faults import index_beyond, refuse_many_hashes, too_many_features
 from blocklinear.text.rows import Rows
 from blocklinear.text.slabs import LongLine, Slab
 
@@ -44,10 +44,7 @@ class Limits:
             _refuse_streams(paths)
         if options.expect_sha256 is not None and len(paths) != 1:
             raise UsageError("--expect-sha256 is for an only input", "give the inputs one by one")
-        if options.max_features is not None and 1 << options.hash_bits > options.max_features:
-            raise too_many_features(
-                f"{options.hash_bits} hash bits", -1, 1 << options.hash_bits, options
-            )
+        refuse_many_hashes(options)
 
     def check_faults(self, path: str, slab: Slab, rows: Rows, lines_before: int) -> None:
         """Count the refused lines of a slab; raise the first of them that may not be skipped."""

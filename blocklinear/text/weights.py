@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, InputFormatError, quoted
 from blocklinear.memory import format_size
-from blocklinear.numerals import counted
+from blocklinear.numerals import TOO_LARGE, counted
 from blocklinear.options import TextOptions
 from blocklinear.text.slabs import LongLine, Slab, slabs
 from blocklinear.text.sources import Source
@@ -16,8 +16,6 @@ from blocklinear.text.sources import Source
 Floats = NDArray[np.float64]
 PIECE_BYTES = 64 << 10
 """Read at a time, and no line may be longer."""
-TOO_LARGE = 1e154
-"""Weights are below, as values are: sums of them cannot overflow."""
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _FIX = "write one number a line, one for each row, in their order"
