@@ -40,12 +40,7 @@ class AccuracyCounter:
     rows: int = 0
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Count some rows.
-
-        Parameters
-        ----------
-        labels, predicted : ndarray of float64, shape (n_rows,)
-        """
+        """Count some rows."""
         self.correct += int(np.count_nonzero(labels == predicted))
         self.rows += len(labels)
 
@@ -78,12 +73,7 @@ class OutlierCounter(AccuracyCounter):
     labelled: bool = True
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Count some rows.
-
-        Parameters
-        ----------
-        labels, predicted : ndarray of float64, shape (n_rows,)
-        """
+        """Count some rows."""
         super().add(labels, predicted)
         self.outliers += int(np.count_nonzero(predicted < 0.0))
         self.labelled = self.labelled and bool((np.abs(labels) == 1.0).all())
@@ -121,12 +111,7 @@ class RegressionErrors:
     spread_pt: float = 0.0
 
     def add(self, labels: Floats, predicted: Floats) -> None:
-        """Count some rows.
-
-        Parameters
-        ----------
-        labels, predicted : ndarray of float64, shape (n_rows,)
-        """
+        """Count some rows."""
         n = len(labels)
         if n == 0:
             return

@@ -17,7 +17,7 @@ from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation, score_of
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
-from blocklinear.model.predict import decisions_of
+from blocklinear.model.predict import check_form, decisions_of
 from blocklinear.model.probability import probabilities
 from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
@@ -102,11 +102,7 @@ def predict_tables(
         recipe_of_model(model.metadata, model.n_features, name),
         options or TextOptions(),
     )
-    if probability and not model.is_logistic:
-        raise UsageError(
-            "probability output is only supported for logistic regression",
-            f"leave out -b 1: the model is {model.solver}",
-        )
+    check_form(model, False, probability)
     if classes and not model.is_classifier:
         raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
     tables = Tables(inputs, options.threads)
@@ -223,7 +219,6 @@ def evaluate_tables(
     name: str = "the model",
     options: TextOptions | None = None,
     positive: float | None = None,
-    listener: Listener = ignore,
 ) -> Evaluation:
     """Compare the targets of some tables with what a model says of their rows.
 
@@ -232,7 +227,7 @@ def evaluate_tables(
 
     Parameters
     ----------
-    model, inputs, name, options, listener        as for `predict_tables`
+    model, inputs, name, options        as for `predict_tables`
     positive : float, optional          the class of two that curves and F1 are of; by default the
                               larger label
     """
@@ -253,7 +248,6 @@ def evaluate_tables(
                 for given, decisions, _ in decisions_of(model, rows, base):
                     model.check_decisions(decisions, first_row=evaluation.rows + 1)
                     evaluation.add(given, decisions)
-            listener(TextProgress(found.bytes_read, tables.bytes_total, evaluation.rows))
     finally:
         reader.close()
     if not evaluation.rows:
