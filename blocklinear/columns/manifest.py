@@ -16,14 +16,12 @@ first a unit, which is 1 unless the squares of the row might overflow or vanish,
 holds all units, then all norms, float64, little-endian, in the order of the rows.
 """
 
-import hashlib
-import json
 import re
 import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from blocklinear import __version__
 from blocklinear.errors import DamagedError, storage_errors
@@ -33,7 +31,7 @@ from blocklinear.store import shapes
 from blocklinear.store.blocks import COLUMNS
 from blocklinear.store.changes import COLUMNS_NAMES
 from blocklinear.store.files import read_regular, write_whole
-from blocklinear.store.manifest import MAX_EXPANSION, Manifest
+from blocklinear.store.manifest import MAX_EXPANSION, Manifest, sealed, unsealed
 
 FORMAT = 1
 FOLDER, BUILDING = COLUMNS_NAMES
@@ -145,9 +143,7 @@ class ColumnManifest:
 
     def save(self, folder: Path) -> None:
         """Write it to `folder`, durably."""
-        body = _canonical(asdict(self))
-        checksum = hashlib.sha256(body).hexdigest().encode()
-        write_whole(folder / NAME, [b'{"checksum":"%s","columns":%s}\n' % (checksum, body)])
+        write_whole(folder / NAME, [sealed("columns", asdict(self))])
 
     @classmethod
     def load(cls, store: Path, manifest: Manifest) -> Self | None:
@@ -176,12 +172,7 @@ class ColumnManifest:
 
     @classmethod
     def _read(cls, text: bytes, manifest: Manifest) -> Self | None:
-        outer = json.loads(text)
-        if not isinstance(outer, dict) or set(outer) != {"checksum", "columns"}:
-            raise ValueError("not a manifest of columns")
-        inner = outer["columns"]
-        if hashlib.sha256(_canonical(inner)).hexdigest() != outer["checksum"]:
-            raise ValueError("its checksum does not match")
+        inner = unsealed("columns", text, "a manifest of columns")
         known = {"store": shapes.text, "format": shapes.count}
         shapes.fields(known, more=True)(inner, "")
         if inner["format"] != FORMAT or inner["store"] != manifest.fingerprint:
@@ -224,7 +215,3 @@ def read_file(path: Path, most_bytes: int) -> bytes:
         return read_regular(path, most_bytes)
     except DamagedError as error:
         raise DamagedError(error.what, RENEW) from error
-
-
-def _canonical(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

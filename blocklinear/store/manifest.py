@@ -235,9 +235,7 @@ class Manifest:
         content["features"] = [vars(file) for file in self.features]
         for name in _absent(self.format):
             del content[name]
-        body = _canonical(content)
-        checksum = hashlib.sha256(body).hexdigest()
-        text = b'{"checksum":"%s","manifest":%s}\n' % (checksum.encode(), body)
+        text = sealed("manifest", content)
         if len(text) > MAX_BYTES:
             raise _too_large(len(text), n_blocks, n_labels)
         with atomic_write(folder / NAME) as stream:
@@ -276,12 +274,7 @@ class Manifest:
             As `load` does.
         """
         try:
-            outer = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
-            if not isinstance(outer, dict) or set(outer) != {"checksum", "manifest"}:
-                raise ValueError("not a manifest")
-            inner = outer["manifest"]
-            if hashlib.sha256(_canonical(inner)).hexdigest() != outer["checksum"]:
-                raise ValueError("its checksum does not match")
+            inner = unsealed("manifest", text, "a manifest")
             shapes.fields({"format": shapes.integer(1, 1 << 100)}, more=True)(inner, "")
             if inner["format"] > FORMAT:
                 raise MismatchError(
@@ -519,6 +512,23 @@ def today() -> str:
     is_date = re.fullmatch("[0-9]{1,12}", fixed) is not None and int(fixed) <= _LAST_SECOND
     seconds = int(fixed) if is_date else int(time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sealed(name: str, content: Any) -> bytes:
+    """Return an object of JSON that holds `content` under `name`, and its checksum."""
+    body = _canonical(content)
+    checksum = hashlib.sha256(body).hexdigest()
+    return b'{"checksum":"%s","%s":%s}\n' % (checksum.encode(), name.encode(), body)
+
+
+def unsealed(name: str, text: bytes, what: str) -> Any:
+    """Return the content of what `sealed` returned; ValueError is raised if it is not `what`."""
+    outer = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    if not isinstance(outer, dict) or set(outer) != {"checksum", name}:
+        raise ValueError(f"not {what}")
+    if hashlib.sha256(_canonical(outer[name])).hexdigest() != outer["checksum"]:
+        raise ValueError("its checksum does not match")
+    return outer[name]
 
 
 def _canonical(content: Any) -> bytes:
