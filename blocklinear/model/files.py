@@ -107,7 +107,7 @@ def write_model(model: ModelParameters, output: Output, format: Format) -> None:
 
 
 def read_model(
-    path: str | os.PathLike[str], admit: Callable[[WeightsToRead], None] = lambda found: None
+    path: str | os.PathLike[str], admit: Callable[[WeightsToRead], None]
 ) -> ModelParameters:
     """Read a model of either format, recognised by its first bytes.
 
