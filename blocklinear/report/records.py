@@ -52,37 +52,24 @@ def record_of(event: Event) -> dict[str, Any] | None:
 
 @dataclass
 class RunRecords:
-    """What the last run of a log reported, or what training reported to its caller.
+    """What the last run of a log reported, or what training reported to its caller."""
 
-    Attributes
-    ----------
-    name, folder : str
-        Of the file.
-    events : list of dict
-        Outer iterations in order, as logged; ``seconds`` count from where the run began, stops left
-        out. Of a cross-validation in parts, those of the last part.
-    cost : float or None
-        The C whose models the events are of, where the run trained several C.
-    started, ended : dict or None
-        What was reported when the run started and ended; None if nothing was.
-    validated : dict or None
-        What a cross-validation found: of this run, or of the one just before it, whose best C it
-        trains.
-    warnings : list of str
-    warm_start : dict or None
-    spent : dict of str to float
-        Seconds of each of `PHASES`, and in ``seconds``, of all outer iterations.
-    """
-
-    name: str
+    name: str  # of the file
+    # outer iterations in order, as logged; ``seconds`` count from where the run began, stops left
+    # out. Of a cross-validation in parts, those of the last part
     events: list[dict[str, Any]] = field(default_factory=list)
+    # the C whose models the events are of, where the run trained several C
     cost: float | None = None
-    folder: str = ""
+    folder: str = ""  # of the file
+    # what was reported when the run started; None if nothing was
     started: dict[str, Any] | None = None
-    ended: dict[str, Any] | None = None
+    ended: dict[str, Any] | None = None  # as `started`, of its end
+    # what a cross-validation found: of this run, or of the one just before it, whose best C it
+    # trains
     validated: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     warm_start: dict[str, Any] | None = None
+    # seconds of each of `PHASES`, and in ``seconds``, of all outer iterations
     spent: dict[str, float] = field(default_factory=dict)
     _before: float = 0.0
 

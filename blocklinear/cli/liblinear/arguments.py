@@ -78,39 +78,24 @@ class RefusedArguments(Exception):
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What ``train`` is asked for.
+    """What ``train`` is asked for."""
 
-    Attributes
-    ----------
-    solver : int              after ``-s``
-    cost, epsilon, nu, bias : float
-    regularizes_bias : bool   without ``-R``
-    tolerance : float         after ``-e``, or the default of the solver
-    class_weights : tuple of (label, weight)
-    folds : int or None       of a cross-validation
-    searches : bool           whether C is searched
-    first_cost, first_epsilon : float or None   where a search begins, if given
-    quiet : bool
-    text, model : str         files
-    notes : tuple of str      for standard error
-    """
-
-    solver: int
+    solver: int  # after ``-s``
     cost: float
     epsilon: float
     nu: float
     bias: float
-    regularizes_bias: bool
-    tolerance: float
-    class_weights: tuple[tuple[float, float], ...]
-    folds: int | None
-    searches: bool
-    first_cost: float | None
-    first_epsilon: float | None
+    regularizes_bias: bool  # without ``-R``
+    tolerance: float  # after ``-e``, or the default of the solver
+    class_weights: tuple[tuple[float, float], ...]  # (label, weight) of each class
+    folds: int | None  # of a cross-validation
+    searches: bool  # whether C is searched
+    first_cost: float | None  # where a search begins, if given
+    first_epsilon: float | None  # as `first_cost`
     quiet: bool
-    text: str
+    text: str  # a file, as is `model`
     model: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # for standard error
 
 
 @dataclass(frozen=True)
