@@ -49,22 +49,15 @@ def options_of(
 ) -> Options:
     """Return options with those given by keyword in their place.
 
+    WrongTypeError is raised if `options` is of another type, or a keyword is unknown; UsageError if
+    a value breaks its rule.
+
     Parameters
     ----------
-    kind : type
-        A dataclass of options; keywords of its field `text`, if it has one, are taken for it.
-    options : object of `kind` or None
-    settings : mapping
-        Keywords.
-    name : str
-        Of the function, for messages.
-
-    Raises
-    ------
-    WrongTypeError
-        If `options` is of another type, or a keyword is unknown.
-    UsageError
-        If a value breaks its rule.
+    kind : type               a dataclass of options; keywords of its field `text`, if it has one,
+                              are taken for it
+    settings : mapping        keywords
+    name : str                of the function, for messages
     """
     if options is not None:
         check_options(options, kind)
