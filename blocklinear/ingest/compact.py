@@ -22,7 +22,14 @@ from blocklinear.ingest.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_by
 from blocklinear.options import check_batch_name
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockWriter, StoredChunk
-from blocklinear.store.changes import AnyStore, changing, commit, new_blocks, skipped_name
+from blocklinear.store.changes import (
+    AnyStore,
+    changing,
+    check_batches,
+    commit,
+    new_blocks,
+    skipped_name,
+)
 from blocklinear.store.files import atomic_write, opened, remove_files, sync_directory
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import BlockRecord
@@ -160,13 +167,8 @@ def _skipped_joined(store: BlockStore, name: str, parts: Sequence[str]) -> Itera
 def _one_batch(manifest: Manifest, name: str, parts: Sequence[str]) -> Manifest:
     """Return the manifest with one batch in place of several; it is as old as the newest."""
     check_batch_name(name)
-    known = [batch["name"] for batch in manifest.batches]
-    for part in parts:
-        if part not in known:
-            raise UsageError(
-                f"no batch is named {part or repr(part)}", f"there are {', '.join(known)}"
-            )
-    if name in known and name not in parts:
+    check_batches(manifest, parts)
+    if name not in parts and any(batch["name"] == name for batch in manifest.batches):
         raise UsageError(f"there is a batch {name} already", "choose another name")
     chosen = [batch for batch in manifest.batches if batch["name"] in parts]
     one: dict[str, Any] = {

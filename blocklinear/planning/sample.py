@@ -208,19 +208,7 @@ def sample_store(store: BlockStore, most_entries: int, folder: Path) -> BlockSto
         shutil.copytree(store.folder / FEATURES, folder / FEATURES)
     if store.recipe is not None:
         shutil.copy(store.folder / RECIPE_NAME, folder)
-    rows: dict[str, int] = {}
-    for record in blocks:
-        rows[record.batch] = rows.get(record.batch, 0) + record.rows
-    part = replace(
-        m,
-        blocks=blocks,
-        removed=[],
-        moved={},
-        n_rows=sum(rows.values()),
-        nnz=sum(record.nnz for record in blocks),
-        batches=[b | {"rows": rows[b["name"]]} for b in m.batches if b["name"] in rows],
-    )
-    part.save(folder)
+    replace(m, blocks=blocks, removed=[], moved={}).counted_anew().save(folder)
     return BlockStore.open(folder)
 
 

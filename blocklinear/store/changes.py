@@ -74,10 +74,7 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
         generation=store.manifest.generation + 1,
         written_by=__version__,
         **changes,
-    )
-    rows: dict[str, int] = {}
-    for block in manifest.blocks:
-        rows[block.batch] = rows.get(block.batch, 0) + block.rows
+    ).counted_anew()
     known = set(manifest.labels or ())
     classes = {code: name for code, name in manifest.classes.items() if float(code) in known}
     manifest = replace(
@@ -89,9 +86,6 @@ def commit(store: BlockStore, **changes: Any) -> BlockStore:
             manifest.of_tables,
         ),
         classes=classes,
-        n_rows=sum(rows.values()),
-        nnz=sum(block.nnz for block in manifest.blocks),
-        batches=[b | {"rows": rows[b["name"]]} for b in manifest.batches if b["name"] in rows],
     )
     manifest.check()
     manifest.save(store.folder)
@@ -215,13 +209,19 @@ def remove(
     return new
 
 
-def _blocks_of(manifest: Manifest, batches: Sequence[str], missing_ok: bool) -> set[str]:
+def check_batches(manifest: Manifest, names: Sequence[str]) -> None:
+    """Raise UsageError if a store has no batch of one of these names."""
     known = [batch["name"] for batch in manifest.batches]
-    for name in batches:
-        if name not in known and not missing_ok:
+    for name in names:
+        if name not in known:
             raise UsageError(
                 f"no batch is named {name or repr(name)}", f"there are {', '.join(known)}"
             )
+
+
+def _blocks_of(manifest: Manifest, batches: Sequence[str], missing_ok: bool) -> set[str]:
+    if not missing_ok:
+        check_batches(manifest, batches)
     return {block.name for block in manifest.blocks if block.batch in batches}
 
 

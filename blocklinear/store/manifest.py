@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -201,6 +201,18 @@ class Manifest:
         sums = [float(count) for count in self.label_counts]
         total = float(self.n_rows)
         return {"zeros": 0, "least": 1.0, "largest": 1.0, "total": total, "sums": sums}
+
+    def counted_anew(self) -> Self:
+        """Return it with the rows and entries of its blocks, and the batches that have blocks."""
+        rows: dict[str, int] = {}
+        for block in self.blocks:
+            rows[block.batch] = rows.get(block.batch, 0) + block.rows
+        return replace(
+            self,
+            n_rows=sum(rows.values()),
+            nnz=sum(block.nnz for block in self.blocks),
+            batches=[b | {"rows": rows[b["name"]]} for b in self.batches if b["name"] in rows],
+        )
 
     def total(self, count: str) -> int:
         """Return a count of the sources, as ``sorted_rows``, added up."""
