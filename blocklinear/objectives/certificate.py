@@ -45,26 +45,18 @@ OF_NORMS = 2.0**-40
 
 @dataclass(frozen=True)
 class Certificate:
-    """P of a model and a bound of P*, both computed in one pass over the data.
+    """P of a model and a bound of P*, both computed in one pass over the data."""
 
-    Attributes
-    ----------
-    primal : float            P of the model: 1/2 w'w + sum C_i loss_i
-    dual : float              P less the largest that P - D(alpha) may be, given how the numbers
-                              were rounded: P* >= D(alpha) >= dual, but for the rounding of P
-    gap : float               that difference over P, or a little more, so that P - P* <= gap * P
-    drift : float             |w - w'| / |w'| of the w that coordinate descent maintains; 0 after
-                              Newton steps, which maintain none
-    average : bool            whether the model is the running average of w
-    rho : float or None       of a one-class SVM; None of all others
-    """
-
-    primal: float
+    primal: float  # P of the model: 1/2 w'w + sum C_i loss_i
+    # P less the largest that P - D(alpha) may be, given how the numbers were rounded: P* >=
+    # D(alpha) >= dual, but for the rounding of P
     dual: float
-    gap: float
+    gap: float  # that difference over P, or a little more, so that P - P* <= gap * P
+    # |w - w'| / |w'| of the w that coordinate descent maintains; 0 after Newton steps, which
+    # maintain none
     drift: float
-    average: bool
-    rho: float | None = None
+    average: bool  # whether the model is the running average of w
+    rho: float | None = None  # of a one-class SVM; None of all others
 
     @property
     def of_zero(self) -> bool:

@@ -29,30 +29,18 @@ NO_FOLD = -1
 
 @dataclass(frozen=True)
 class Models:
-    """What each of M models is trained for.
-
-    Attributes
-    ----------
-    solver : SolverType
-    epsilon : float           of the losses for regression
-    labels : tuple of float   the classes, in LIBLINEAR's order; empty for regression
-    positive : int32[M]       number of the class that is +1, all others are -1
-    held_out : int32[M]       the fold whose rows the model does not see, `NO_FOLD` for none
-    asked : float64[M]        C as it was asked for
-    cost : float64[M, 2]      C of rows of the other classes, and of the positive class
-    folds : RowArray or None  the fold of each row, where any model leaves one out
-    alone : bool              whether it is one model by itself, which has kernels of its own
-    """
+    """What each of M models is trained for."""
 
     solver: SolverType
-    epsilon: float
-    labels: tuple[float, ...]
-    positive: NDArray[np.int32]
+    epsilon: float  # of the losses for regression
+    labels: tuple[float, ...]  # the classes, in LIBLINEAR's order; empty for regression
+    positive: NDArray[np.int32]  # int32[M]: number of the class that is +1, all others are -1
+    # int32[M]: the fold whose rows the model does not see, `NO_FOLD` for none
     held_out: NDArray[np.int32]
-    asked: Floats
-    cost: Floats
-    folds: RowArray | None = None
-    alone: bool = False
+    asked: Floats  # float64[M]: C as it was asked for
+    cost: Floats  # float64[M, 2]: C of rows of the other classes, and of the positive class
+    folds: RowArray | None = None  # the fold of each row, where any model leaves one out
+    alone: bool = False  # whether it is one model by itself, which has kernels of its own
 
     def __len__(self) -> int:
         return len(self.positive)

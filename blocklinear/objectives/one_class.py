@@ -53,16 +53,10 @@ _DIGIT = 16  # bits
 
 @dataclass(frozen=True)
 class OneClass(Models):
-    """The one-class SVM of all rows of a store, whatever their labels.
+    """The one-class SVM of all rows of a store, whatever their labels."""
 
-    Attributes
-    ----------
-    nu : float                share of the weight of all rows that may be on the side of the origin
-    quantum : float           alpha and its bounds are multiples of it
-    """
-
-    nu: float = 0.5
-    quantum: float = 2.0**-BITS
+    nu: float = 0.5  # share of the weight of all rows that may be on the side of the origin
+    quantum: float = 2.0**-BITS  # alpha and its bounds are multiples of it
 
     def costs(self, rows: LabelledRows) -> Floats:
         """Return U_i of rows, float64[n]."""

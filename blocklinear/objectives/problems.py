@@ -22,22 +22,13 @@ _REGRESS = "check the labels, or train a regression: solver 12 or 13, or BlockLi
 
 @dataclass(frozen=True)
 class SolverType:
-    """One of LIBLINEAR's problems.
+    """One of LIBLINEAR's problems."""
 
-    Attributes
-    ----------
-    name : str                there
-    kind : int                the loss
-    regression : bool
-    one_class : bool          whether it is the one-class SVM, which knows no labels
-    l1 : bool                 whether the sum of |w_j| takes the place of 1/2 w'w
-    """
-
-    name: str
-    kind: int
+    name: str  # there
+    kind: int  # the loss
     regression: bool = False
-    one_class: bool = False
-    l1: bool = False
+    one_class: bool = False  # whether it is the one-class SVM, which knows no labels
+    l1: bool = False  # whether the sum of |w_j| takes the place of 1/2 w'w
 
     @property
     def smooth(self) -> bool:

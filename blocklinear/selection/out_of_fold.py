@@ -28,18 +28,11 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class Scores:
-    """How one C did.
-
-    Attributes
-    ----------
-    cost : float
-    folds : list of dict      metrics of each fold, by name, with its number of rows
-    gap : float               largest certified gap of the models of this C
-    """
+    """How one C did."""
 
     cost: float
-    folds: list[dict[str, float]]
-    gap: float
+    folds: list[dict[str, float]]  # metrics of each fold, by name, with its number of rows
+    gap: float  # largest certified gap of the models of this C
 
     def mean(self, metric: str) -> float:
         """Return the mean over the folds that have the metric; NaN if none has."""
@@ -58,25 +51,15 @@ class Scores:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What a cross-validation found.
+    """What a cross-validation found."""
 
-    Attributes
-    ----------
-    metric : str              by which the best C was chosen
-    scores : list of Scores   in the order of C
-    rows, n_folds : int
-    outer_iterations : int
-    positive : float or None  the class that f1 is that of; None of other than two
-    named : mapping of float to str or int      labels as they are named, where they have names
-    """
-
-    metric: str
-    scores: list[Scores]
+    metric: str  # by which the best C was chosen
+    scores: list[Scores]  # in the order of C
     rows: int
     n_folds: int
     outer_iterations: int
-    positive: float | None = None
-    named: Classes = field(default_factory=dict)
+    positive: float | None = None  # the class that f1 is that of; None of other than two
+    named: Classes = field(default_factory=dict)  # labels as they are named, where they have names
 
     @property
     def metrics(self) -> tuple[str, ...]:

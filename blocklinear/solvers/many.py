@@ -27,16 +27,10 @@ _Data = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 
 @dataclass(frozen=True)
 class Dropped:
-    """Weights of models that were dropped.
+    """Weights of models that were dropped."""
 
-    Attributes
-    ----------
-    weights : float64[n_features + 1, k]
-    places : int64[k]         their columns of alpha, ascending
-    """
-
-    weights: Floats
-    places: Places
+    weights: Floats  # float64[n_features + 1, k]
+    places: Places  # int64[k]: their columns of alpha, ascending
 
     def joined(self, source: Floats, columns: Places, places: Places) -> "Dropped":
         """Return these and columns of others, whose columns of alpha are at `places`."""

@@ -106,18 +106,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Start:
-    """Weight vectors that a warm start fills together.
+    """Weight vectors that a warm start fills together."""
 
-    Attributes
-    ----------
-    feasible_set : FeasibleSet           where their alpha may be
-    alpha : float64[n_rows, M]          a view of what the solver works on
-    W : float64[n_features + 1, M or more]      the same memory; zeros after the first M
-    """
-
-    feasible_set: FeasibleSet
-    alpha: Floats
-    W: Floats
+    feasible_set: FeasibleSet  # where their alpha may be
+    alpha: Floats  # float64[n_rows, M]: a view of what the solver works on
+    W: Floats  # float64[n_features + 1, M or more]: the same memory; zeros after the first M
 
 
 class Trainee(ABC):

@@ -67,32 +67,18 @@ bound: the first, plus 256 times one past the last; 0 for none."""
 
 @dataclass(frozen=True)
 class BlockStep:
-    """A group while it is worked on.
-
-    Attributes
-    ----------
-    rows : RowView
-    data : Any                what the problem must know of each row, see `WeightVectors`
-    blocks : tuple of int     of the group
-    alpha : float64[n_rows, M]          updated, as are `ranges` and `priority`
-    ranges : uint16[n_rows]
-    priority : float64[n_rows]          of rows for the working set
-    outer : int
-    steps : int               block steps of the outer iteration
-    passes : int              over the working set, where the group holds all rows
-    cut_short : callable      asked between two parts of the work, see `CutShort`
-    """
+    """A group while it is worked on."""
 
     rows: RowView
-    data: Any
-    blocks: tuple[int, ...]
-    alpha: Floats
-    ranges: ModelRanges
-    priority: Floats
+    data: Any  # what the problem must know of each row, see `WeightVectors`
+    blocks: tuple[int, ...]  # of the group
+    alpha: Floats  # float64[n_rows, M]: updated, as are `ranges` and `priority`
+    ranges: ModelRanges  # uint16[n_rows]
+    priority: Floats  # float64[n_rows]: of rows for the working set
     outer: int
-    steps: int
-    passes: int
-    cut_short: CutShort
+    steps: int  # block steps of the outer iteration
+    passes: int  # over the working set, where the group holds all rows
+    cut_short: CutShort  # asked between two parts of the work, see `CutShort`
 
 
 class WeightVectors(ABC):
@@ -100,10 +86,9 @@ class WeightVectors(ABC):
 
     Parameters
     ----------
-    models : Models
-        One for each weight vector; of one problem for all, if they are not separable.
-    folder, name : Path, str
-        Where alpha is kept, and under which name.
+    models : Models           one for each weight vector; of one problem for all, if they are not
+                              separable
+    folder, name : Path, str  where alpha is kept, and under which name
 
     Attributes
     ----------

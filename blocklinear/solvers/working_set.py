@@ -97,10 +97,9 @@ class WorkingSet:
 
     Parameters
     ----------
-    capacity : int
-        Entries for which there is memory as they are loaded; packed, up to twice as many fit.
-    lent : int
-        Numbers for which `lend` must have memory.
+    capacity : int            entries for which there is memory as they are loaded; packed, up to
+                              twice as many fit
+    lent : int                numbers for which `lend` must have memory
     """
 
     def __init__(self, manifest: Manifest, capacity: int, lent: int = 0) -> None:

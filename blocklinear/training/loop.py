@@ -64,11 +64,9 @@ def train(
 
     Parameters
     ----------
-    listener : callable
-        Called with an `OuterIteration` after each of these, a `BlockStep` after each of these, and
-        `Warned` events.
-    optimise : callable or None
-        Trains a task in place of `optimise` of this module.
+    listener : callable       called with an `OuterIteration` after each of these, a `BlockStep`
+                              after each of these, and `Warned` events
+    optimise : callable or None         trains a task in place of `optimise` of this module
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     check_options(options, TrainOptions)

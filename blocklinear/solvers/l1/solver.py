@@ -40,10 +40,8 @@ class L1Regularized(CertifiedPasses):
 
     Parameters
     ----------
-    folder : Path
-        Where alpha is kept, and columns that memory does not hold.
-    capacity : int
-        Entries of columns that there is memory for.
+    folder : Path             where alpha is kept, and columns that memory does not hold
+    capacity : int            entries of columns that there is memory for
     """
 
     permutes = False  # so that columns are collected in the order of rows
