@@ -56,6 +56,18 @@ def test_a_helper_that_changes_in_another_file_is_noticed(package):
     assert after[0] != before[0]
 
 
+def test_threads_of_numba_have_no_part_in_compiled_code(package):
+    run, _ = package
+    run()
+    threads = {  # joblib sets the first one in its processes
+        "NUMBA_NUM_THREADS": "1",
+        "NUMBA_THREADING_LAYER": "workqueue",
+        "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue",
+    }
+    assert run(**threads)[1] == "1\n"
+    assert run(NUMBA_BOUNDSCHECK="1")[1] == "0\n"
+
+
 def test_every_file_with_a_part_in_compiled_code_counts():
     listed = {str(file.relative_to(kept.PACKAGE)) for file in kept.sources()}
     for file in kept.PACKAGE.rglob("*.py"):

@@ -9,6 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
+_OF_NO_CODE = {
+    "NUMBA_CACHE_DIR",
+    "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY",
+}  # fmt: skip
+"""Variables without a part in compiled code: no kernel uses Numba's threads. joblib sets their
+number in its processes, which would compile all kernels again, and replace those of others."""
 
 
 def folders() -> list[Path]:
@@ -37,9 +43,11 @@ def state() -> bytes:
     digest = sha256()
     for file in (*sources(), Path(found.origin).with_name("_version.py")):
         digest.update(sha256(file.read_bytes()).digest())
-    asked = {name: of for name, of in os.environ.items() if name.startswith("NUMBA_")}
-    asked.pop("NUMBA_CACHE_DIR", None)
-    digest.update(repr(sorted(asked.items())).encode())
+    asked = [
+        (name, of) for name, of in sorted(os.environ.items())
+        if name.startswith("NUMBA_") and name not in _OF_NO_CODE
+    ]  # fmt: skip
+    digest.update(repr(asked).encode())
     return digest.digest()
 
 
