@@ -1,5 +1,6 @@
 """Arguments of the public functions: what is of the wrong type is refused in a sentence."""
 
+import contextlib
 import copy
 import os
 import types
@@ -141,7 +142,8 @@ def check_options(options: object, kind: type) -> None:
 def check_types(options: Any) -> None:
     """Make the fields of a dataclass of options what their annotations say.
 
-    Numbers of any kind, as NumPy's, become Python's, which JSON takes; lists and arrays tuples.
+    Numbers of any kind, as NumPy's, become Python's, which JSON takes, and integers floats where
+    these are asked for: kernels are compiled for these. Lists and arrays become tuples.
 
     WrongTypeError is raised if a field has a value of a type that its annotation does not name.
     """
@@ -180,11 +182,19 @@ def _taken(value: Any, hint: Any) -> Any:
         accepted = _RULES[kind][0] if kind in _RULES else kind
         counted = isinstance(value, bool) and kind is not bool  # True is an int for Python
         if isinstance(value, accepted) and not counted:
-            number: Any = value
-            if kind in (int, float) and type(value) not in (int, float):
-                return int(number) if isinstance(value, Integral) else float(number)
-            return value
+            return _number(value, kind) if kind in (int, float) else value
     raise TypeError
+
+
+def _number(value: Any, kind: type) -> int | float:
+    """Return a number as Python's: a float where that is asked for, and is the same number."""
+    if not isinstance(value, Integral):
+        return float(value)
+    whole = int(value)
+    with contextlib.suppress(OverflowError):
+        if kind is float and float(whole) == whole:
+            return float(whole)
+    return whole
 
 
 def _listed(value: Any) -> list[Any] | None:

@@ -188,6 +188,9 @@ def test_an_option_of_the_wrong_type_is_refused(kind, given, problem):
 def test_numbers_of_numpy_are_numbers(store):
     options = TrainOptions(cost=np.float64(2), seed=np.int64(3), gap=1, costs=[1, 2.5])
     assert (options.cost, options.seed, options.gap) == (2.0, 3, 1)
+    floats = options.cost, options.gap, *options.costs
+    assert {type(number) for number in floats} == {float}  # kernels are compiled for these
+    assert TrainOptions(cost=2**53 + 1).cost == 2**53 + 1
     given = {
         "cost": np.int64(2), "solver": np.int64(3), "seed": np.int32(3), "bias": np.float32(0.5),
         "group": np.int64(1), "class_weights": {np.int64(1): np.float32(2)},

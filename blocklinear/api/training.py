@@ -197,7 +197,7 @@ def train_grid(
     >>> store = blocklinear.split("rows.svm", "store", blocks=4, force=True)
     >>> models = blocklinear.train_grid(store, costs=[0.1, 1, 10])
     >>> [model.metadata["C"] for model in models]
-    [0.1, 1, 10]
+    [0.1, 1.0, 10.0]
     """
     chosen, by = _with_cluster(store, client, parts, options, settings, "train_grid")
     if not chosen.costs:
