@@ -24,7 +24,7 @@ from blocklinear.cluster.job import (
 )
 from blocklinear.cluster.place import Place
 from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Started
-from blocklinear.errors import BlocklinearError, DamagedError
+from blocklinear.errors import BlocklinearError, ClusterError, DamagedError
 from blocklinear.kernels.blocks.scaling import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.solvers.block_descent import BlockDescent
@@ -60,8 +60,9 @@ class Session:
     place: Place
     # held by the task that works on a part
     lock: threading.Lock = field(default_factory=threading.Lock)
-    # set when the run needs nothing more
+    # set when nothing more is done for the run here
     ended: threading.Event = field(default_factory=threading.Event)
+    replaced: bool = False  # whether that is because the worker has a task of another run
     whole: GroupLoader | None = None  # of all blocks, where a worker has them
     previous: Previous | None = None  # what the run starts from, until it has begun
 
@@ -74,10 +75,30 @@ class Session:
             self.whole = GroupLoader(store, group, threads, job.plan.pin_bytes)
         return contextlib.nullcontext(self.whole)
 
-    def end(self) -> None:
+    def end(self, replaced: bool = False) -> None:
         """Have the task that works on a part end soon, and free the blocks that are kept."""
+        self.replaced = replaced
         self.ended.set()
         self.free()
+
+    def give_up_if_ended(self) -> None:
+        """End the task that works on a part, if nothing more is to be done for the run.
+
+        Raises
+        ------
+        ClusterError
+            If the worker has a task of another run.
+        Abandoned
+            If the run has ended.
+        """
+        if not self.ended.is_set():
+            return
+        if self.replaced:  # the one whose tasks go on when their client is dead has to give way
+            raise ClusterError(
+                "works for another run, too, and has memory for one",
+                "when that has ended, give the same command with --resume",
+            )
+        raise Abandoned
 
     def free(self) -> None:
         """Free the blocks that are kept if the run needs nothing more, once no task has them."""
@@ -100,7 +121,7 @@ def _session(job: Job) -> Session:
         found = _sessions.get(place.address)
         if found is None or found.name != job.name:
             if found is not None:
-                found.end()
+                found.end(replaced=True)
             pins = Pins(job.plan.pin_bytes)
             found = Session(job.name, job.manifest(), pins, place)
             _sessions[place.address] = found
@@ -193,19 +214,15 @@ class Part:
             groups = self.groups
         with (
             self.session.loader(self._job, self.manifest) as loader,
-            loader.calling(self._give_up_if_ended),
+            loader.calling(self.session.give_up_if_ended),
         ):
             for loaded in loader.stream(groups):
-                self._give_up_if_ended()
+                self.session.give_up_if_ended()
                 self.times.add(loaded)
                 yield loaded
 
-    def _give_up_if_ended(self) -> None:
-        if self.session.ended.is_set():
-            raise Abandoned
-
     def _cut_short(self) -> bool:
-        self._give_up_if_ended()
+        self.session.give_up_if_ended()
         return False
 
     @property

@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -292,6 +293,23 @@ def test_waiting_ends_without_workers(monkeypatch):
         monkeypatch.setattr(engine, name, 0.001)
     with pytest.raises(ClusterError, match="has had no workers"):
         waited(Slow(()))
+
+
+def test_a_run_whose_worker_works_for_another_one_says_so(store, two, expected, monkeypatch):
+    """Two runs at once: a worker with several threads has tasks of both."""
+    step, taken = worker.Part._step, []
+
+    def interrupted(part, group, place):
+        if not taken:
+            taken.append(part)
+            worker._session(replace(part._job, name="another"))
+        step(part, group, place)
+
+    monkeypatch.setattr(worker.Part, "_step", interrupted)
+    with pytest.raises(ClusterError, match="works for another run, too") as error:
+        trained(store, two)
+    assert "--resume" in str(error.value)
+    assert bits(trained(store, two, resume=True)) == expected
 
 
 def test_killed_processes(store, expected):
