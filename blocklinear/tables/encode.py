@@ -69,9 +69,11 @@ class Encoder:
         self._ids: list[dict[str, int]] = [{} for _ in recipe.columns]
         for k, (j, value) in enumerate(self._entries):
             self._ids[j][value] = recipe.n_own + k
-        self._seeds = [hashing.seed_of(name) for name in recipe.names]
+        self._names = recipe.names
+        self._places = {j: at for at, j in enumerate(recipe.numbers)}
+        self._seeds = [hashing.seed_of(name) for name in self._names]
         self._crosses = [
-            (i, j, hashing.seed_of(f"{recipe.names[i]}*{recipe.names[j]}"))
+            (i, j, hashing.seed_of(f"{self._names[i]}*{self._names[j]}"))
             for i, j in recipe.interactions
         ]
         self._known: dict[int, _Values] = {}
@@ -139,14 +141,14 @@ class Encoder:
                 cells.values_of(places[j])[:] = has_feature
         for k, (i, j, seed) in enumerate(self._crosses, len(self._single)):
             self._put_cross(factors[i], factors[j], seed, cells, k)
-        return EncodedTable(part, self.n_features, recipe.names, self._single, cells, words)
+        return EncodedTable(part, self.n_features, self._names, self._single, cells, words)
 
     def _put_numbers(
         self, part: Part, j: int, array: Any, cells: Cells, k: int
     ) -> "_Factor | None":
         """Write column `j`, of numbers, as column `k` of the cells."""
         recipe, column = self._recipe, self._recipe.columns[j]
-        at = recipe.numbers.index(j)
+        at = self._places[j]
         mean = 0.0 if column.mean is None else column.mean
         scale = 1.0 if column.scale is None else column.scale
         features, values = cells.features[k], cells.values_of(k)
@@ -166,7 +168,7 @@ class Encoder:
         self, part: Part, j: int, array: Any, indptr: Integers | None, features: Features
     ) -> "_Factor | None":
         """Write the features of the values of column `j`, whose values are hashed."""
-        name, is_crossed = self._recipe.names[j], j in self._crossed
+        name, is_crossed = self._names[j], j in self._crossed
         if hasattr(array, "dictionary"):
             values = self._values_of(part, j, array, indptr)
             codes = codes_of(part, name, array)
@@ -198,9 +200,9 @@ class Encoder:
 
     def _listed(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Listed:
         if not hasattr(array, "dictionary"):
-            strings = strings_of(part, self._recipe.names[j], array, partial(row_of, indptr))
+            strings = strings_of(part, self._names[j], array, partial(row_of, indptr))
             array = strings.dictionary_encode()
-        codes = codes_of(part, self._recipe.names[j], array)
+        codes = codes_of(part, self._names[j], array)
         return _Listed(codes, self._values_of(part, j, array, indptr), indptr)
 
     def _values_of(self, part: Part, j: int, array: Any, indptr: Integers | None) -> _Values:
@@ -210,10 +212,10 @@ class Encoder:
             return before
 
         def row_of_value(code: int) -> int | None:
-            places = np.flatnonzero(codes_of(part, self._recipe.names[j], array) == code)
+            places = np.flatnonzero(codes_of(part, self._names[j], array) == code)
             return row_of(indptr, int(places[0])) if len(places) else None
 
-        strings = strings_of(part, self._recipe.names[j], array.dictionary, row_of_value)
+        strings = strings_of(part, self._names[j], array.dictionary, row_of_value)
         texts: list[str] = []
         if self._recipe.hash_bits:
             hashes = self._hashes(strings, j)
@@ -237,7 +239,7 @@ class Encoder:
             if not len(places):
                 continue
             if not self._growing:
-                name = self._recipe.names[j]
+                name = self._names[j]
                 self.unseen[name] = self.unseen.get(name, 0) + len(places)
                 continue
             found, firsts = np.unique(codes[places], return_index=True)
@@ -248,7 +250,7 @@ class Encoder:
             if value not in ids:
                 if len(self._entries) == MOST_VALUES:
                     raise InputError(
-                        f"{part.at(row)}, column {self._recipe.names[j]}: there are more than "
+                        f"{part.at(row)}, column {self._names[j]}: there are more than "
                         f"{MOST_VALUES} different values",
                         "give --hash-bits, as 22, or leave out columns of many values",
                     )

@@ -1,5 +1,6 @@
 """Columns of tables: of what kind they are, and whether they are those of a recipe."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +56,7 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
     InputError if nothing can be made of a column.
     """
     names = list(schema.names)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
         raise InputError(f"{path}: there are several columns {_listed(twice)}", "rename them")
     named = {
@@ -76,7 +77,8 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
     own = {options.target: "the target", options.weight: "that of the weights"}
     asked = dict.fromkeys(options.columns or names)
-    left = [name for name in asked if name not in own and name not in options.drop]
+    dropped = set(options.drop)
+    left = [name for name in asked if name not in own and name not in dropped]
     if "" in left:
         raise InputError(
             f"{path}: the name of column {names.index('') + 1} is empty",
