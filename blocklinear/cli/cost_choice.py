@@ -37,9 +37,13 @@ def check_choice(
         n_bytes, n_columns = bytes_of_models(manifest, options)
     text = _text_next_to(n_bytes, n_columns, manifest.of_tables, text)
     if manifest.of_tables:
+        from blocklinear.model.predict import taken_by_model
+        from blocklinear.tables.arrow import TableMemory
         from blocklinear.tables.split import labelled_rows
 
-        found = labelled_rows(store, [source], TextOptions(**text))
+        how = TextOptions(**text)
+        memory = TableMemory(how.memory_bytes, weights_bytes=taken_by_model(n_bytes, n_columns))
+        found, _ = labelled_rows(store, [source], how, memory)
     else:
         how = TextOptions(
             index_base=manifest.index_base, base_of="the store", hash_bits=manifest.hash_bits,

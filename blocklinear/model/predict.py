@@ -331,7 +331,7 @@ def text_memory(
     least : int               what text must have
     what : str                what is read in its place
     """
-    step_bytes = 16 * max(_VALUES_PER_STEP, n_columns)
+    step_bytes = taken_by_model(n_bytes, n_columns) - n_bytes
     taken = PROCESS_BYTES + n_bytes + step_bytes
     if memory_bytes - taken < least:
         raise MemoryBudgetError(
@@ -341,6 +341,11 @@ def text_memory(
             f"give it --memory {enough(taken + least)} or more",
         )
     return memory_bytes - taken + PROCESS_BYTES
+
+
+def taken_by_model(n_bytes: int, n_columns: int) -> int:
+    """Return what weights of `n_bytes` take of a budget, with the decision values of a step."""
+    return n_bytes + 16 * max(_VALUES_PER_STEP, n_columns)
 
 
 def decisions_of(

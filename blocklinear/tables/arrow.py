@@ -1,30 +1,52 @@
 """The door to pyarrow, which is imported when a table is read, and not before."""
 
 import os
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NoReturn
 
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.memory import PROCESS_BYTES, enough, exact_size
+from blocklinear.numerals import counted
 
 ARROW_BYTES = 64 << 20
-"""What pyarrow takes: itself 20 MB, and 1 MB for each column of Parquet that it reads (measured
-with 40). Pools of its own kept 45 MB more."""
+"""What pyarrow takes at least: itself 20 MB, and 1 MB for each of 40 columns of Parquet with large
+pages. Pools of its own kept 45 MB more."""
+LIBRARY_BYTES = 20 << 20
+"""What pyarrow itself takes of that."""
+COLUMN_BYTES = 2 << 10
+"""What a column takes next to its values: its name and kind, and an array in each of the parts that
+are on their way (measured with 20,000 columns)."""
 
 CELL_BYTES = 32
 """What a value takes: in Arrow, and in the part that is read ahead."""
+PARTS_BYTES = 16
+"""A part of rows is at most one of so many shares of what is left for rows."""
+LEAST_ROWS = 16
+"""Parts of fewer rows take more for their columns than for their values."""
 
 
 def arrow(threads: int | None = None) -> Any:
     """Return pyarrow, with its `compute` loaded.
-
-    Memory is taken from the C library: the pools of pyarrow keep what was freed. Readers of Parquet
-    take theirs from the pool that pyarrow chose when it was imported, so that is set before.
 
     UsageError is raised if it is not installed.
 
     Parameters
     ----------
     threads : int, optional   how many it may use from now on
+    """
+    pyarrow = _loaded()
+    if threads is not None:
+        pyarrow.set_cpu_count(threads)
+    return pyarrow
+
+
+@cache  # it is asked for with each column of each part
+def _loaded() -> Any:
+    """Import pyarrow.
+
+    Memory is taken from the C library: the pools of pyarrow keep what was freed. Readers of Parquet
+    take theirs from the pool that pyarrow chose when it was imported, so that is set before.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
@@ -36,28 +58,53 @@ def arrow(threads: int | None = None) -> Any:
             "pip install 'blocklinear[arrow]'",
         ) from error
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-    if threads is not None:
-        pyarrow.set_cpu_count(threads)
     return pyarrow
 
 
-def bytes_for_rows(memory_bytes: int, held_bytes: int = 0) -> int:
-    """Return what of a budget is left for the program and the rows, next to pyarrow.
+@dataclass(frozen=True)
+class TableMemory:
+    """A budget of memory that tables are read within."""
 
-    MemoryBudgetError is raised if that is too little.
+    memory_bytes: int  # of the whole process
+    # half of what the program leaves of the budget, where training holds that
+    training_bytes: int = 0
+    weights_bytes: int = 0  # what a model takes that is not in `memory_bytes`
 
-    Parameters
-    ----------
-    held_bytes : int          half of what the program leaves of the budget, where training holds
-                              that; else 0
-    """
-    lacking = PROCESS_BYTES + 2 * ARROW_BYTES + held_bytes - memory_bytes
-    if lacking > 0:
-        more, least = "", memory_bytes + lacking
-        if held_bytes:  # more memory is shared with training
-            more, least = " next to training", memory_bytes + 2 * lacking
+    def bytes_for_rows(self, arrow_bytes: int = 0, n_columns: int = 0, whose: str = "") -> int:
+        """Return what is left for the program and the rows, next to pyarrow.
+
+        MemoryBudgetError is raised if that is too little; the message has what would do.
+
+        Parameters
+        ----------
+        arrow_bytes : int         what pyarrow takes for the files next to itself
+        n_columns : int           that are read
+        whose : str               the table that has them, for people
+        """
+        lacking = self.lacking_bytes(arrow_bytes, n_columns)
+        if lacking > 0:
+            self.refuse(lacking, n_columns, whose)
+        return self.memory_bytes - self.training_bytes - arrow_share(arrow_bytes, n_columns)
+
+    def lacking_bytes(self, arrow_bytes: int, n_columns: int) -> int:
+        """Return how much too little the budget is, 0 or less if it is enough."""
+        rows_bytes = max(ARROW_BYTES, PARTS_BYTES * LEAST_ROWS * CELL_BYTES * n_columns)
+        taken = PROCESS_BYTES + self.training_bytes + arrow_share(arrow_bytes, n_columns)
+        return taken + rows_bytes - self.memory_bytes
+
+    def refuse(self, lacking: int, n_columns: int, whose: str) -> NoReturn:
+        """Raise the error for a budget that is `lacking` bytes too little."""
+        more, least = "", self.memory_bytes + self.weights_bytes + lacking
+        if self.training_bytes:  # more memory is shared with training
+            more, least = " next to training", self.memory_bytes + 2 * lacking
+        what = f"{whose}: {counted(n_columns, 'column')}" if whose else "tables"
         raise MemoryBudgetError(
-            f"tables cannot be read within {exact_size(memory_bytes)}{more}",
+            f"{what} cannot be read within {exact_size(self.memory_bytes + self.weights_bytes)}"
+            f"{more}",
             f"give --memory {enough(least)} or more",
         )
-    return memory_bytes - held_bytes - ARROW_BYTES
+
+
+def arrow_share(arrow_bytes: int, n_columns: int) -> int:
+    """Return what pyarrow takes, with `arrow_bytes` for files of which it reads some columns."""
+    return max(ARROW_BYTES, LIBRARY_BYTES + arrow_bytes + COLUMN_BYTES * n_columns)

@@ -14,7 +14,7 @@ from blocklinear.kernels.text import pages as kernels
 from blocklinear.tables.arrow import arrow
 
 _MOST_HEADER_BYTES = 1024
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _STRUCT = 0, 1, 2, 3, 4, 5, 6, 12
+_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _BINARY, _STRUCT = 0, 1, 2, 3, 4, 5, 6, 8, 12
 _SIZE, _COMPRESSED_SIZE, _DICTIONARY, _COUNT = 2, 3, 7, 1
 """Numbers of fields: of a page header, and of the header of a dictionary in it."""
 
@@ -86,6 +86,26 @@ def read_dictionary(stream: IO[bytes], offset: int, n_bytes: int) -> Dictionary:
     return Dictionary(count, size, offset + end, n_compressed)
 
 
+def page_bytes(stream: IO[bytes], offset: int) -> int:
+    """Return how many bytes a page has, decompressed.
+
+    Raises UnknownPageError and OSError.
+
+    Parameters
+    ----------
+    stream : file
+    offset : int              where it begins
+    """
+    stream.seek(offset)
+    try:
+        size = _struct(stream.read(_MOST_HEADER_BYTES), 0)[0][_SIZE]
+    except (KeyError, IndexError, TypeError) as error:
+        raise UnknownPageError("no header of a page") from error
+    if not isinstance(size, int) or size < 0:
+        raise UnknownPageError("an impossible header")
+    return size
+
+
 def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
     """Return the fields of a structure by their numbers, and where it ends."""
     fields: dict[int, Any] = {}
@@ -105,16 +125,25 @@ def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
             fields[number], at = _integer(data, at)
         elif kind == _STRUCT:
             fields[number], at = _struct(data, at)
-        else:  # the header of a dictionary has no others
+        elif kind == _BINARY:  # in statistics
+            n_bytes, at = _length(data, at)
+            fields[number], at = data[at : at + n_bytes], at + n_bytes
+        else:  # headers of pages have no others
             raise UnknownPageError(f"a field of type {kind}")
     return fields, at + 1
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
-    """Return a signed integer, 7 bits a byte, and where it ends."""
+    """Return a signed integer and where it ends."""
+    bits, at = _length(data, at)
+    return (bits >> 1) ^ -(bits & 1), at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned integer, 7 bits a byte, and where it ends."""
     bits = shift = 0
     while True:
         bits |= (data[at] & 127) << shift
         at, shift = at + 1, shift + 7
         if data[at - 1] < 128:
-            return (bits >> 1) ^ -(bits & 1), at
+            return bits, at

@@ -17,16 +17,16 @@ from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation, score_of
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
-from blocklinear.model.predict import check_form, decisions_of
+from blocklinear.model.predict import check_form, decisions_of, taken_by_model
 from blocklinear.model.probability import probabilities
 from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
 from blocklinear.outputs import Output
 from blocklinear.recipe import recipe_of_model
-from blocklinear.tables.arrow import arrow
+from blocklinear.tables.arrow import TableMemory, arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
-from blocklinear.tables.stream import Tables, reader_of
+from blocklinear.tables.stream import Tables, columns_of, reader_of
 from blocklinear.tables.values import Floats
 
 
@@ -105,7 +105,7 @@ def predict_tables(
     check_form(model, False, probability)
     if classes and not model.is_classifier:
         raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
-    tables = Tables(inputs, options.threads)
+    tables = Tables(inputs, options.threads, _memory(model, options))
     place = Output.of(output, inputs)
     schema = tables.first_schema()[1]
     labelled = recipe.target.name in schema.names
@@ -147,13 +147,14 @@ def predict_tables(
         )
     confusion = Confusion(model.labels, positive, model.named) if classes else None
     score = score_of(model)
-    reader, base = _reader(model, options)
+    left = tables.bytes_for_rows(columns_of(recipe, labelled, keep))
+    reader, base = _reader(model, options, left)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
     known, n_rows, unknown_labels = np.array(model.outcomes), 0, 0
     with place.open() as stream:
         writer = ResultWriter(stream, place.name)
         try:
-            for found in tables.encoded(encoder, options.memory_bytes, labelled, keep):
+            for found in tables.encoded(encoder, labelled, keep):
                 if strict and encoder.unseen:
                     raise _unknown_values(encoder.unseen)
                 start = 0
@@ -205,10 +206,16 @@ def _unknown_values(unseen: Mapping[str, int]) -> InputError:
     )
 
 
-def _reader(model: LinearModel, options: TextOptions) -> tuple[BatchReader, int]:
+def _memory(model: LinearModel, options: TextOptions) -> TableMemory:
+    """Return the memory for tables, with what `text_memory` takes off a budget for the model."""
+    weights_bytes = taken_by_model(model.weights.nbytes, model.n_columns)
+    return TableMemory(options.memory_bytes, weights_bytes=weights_bytes)
+
+
+def _reader(model: LinearModel, options: TextOptions, memory_bytes: int) -> tuple[BatchReader, int]:
     """Return what makes rows of batches as the model takes them, and their smallest index."""
     coder = LabelCoder(model.classes, model.labels)
-    reader = reader_of(coder, options, model.index_base, "the model")
+    reader = reader_of(coder, options, memory_bytes, model.index_base, "the model")
     return reader, reader.index_base
 
 
@@ -233,17 +240,18 @@ def evaluate_tables(
     """
     options = options or TextOptions()
     recipe = recipe_of_model(model.metadata, model.n_features, name)
-    tables = Tables(inputs, options.threads)
+    tables = Tables(inputs, options.threads, _memory(model, options))
     if recipe.target.name not in tables.first_schema()[1].names:
         raise InputError(
             f"the table has no column {recipe.target.name}, which is the target",
             "give rows whose targets are known",
         )
     tables.open(recipe, f"the recipe of {name}", [recipe.target.name])
-    encoder, (reader, base) = Encoder(recipe, growing=False), _reader(model, options)
+    left = tables.bytes_for_rows(columns_of(recipe, labelled=True))
+    encoder, (reader, base) = Encoder(recipe, growing=False), _reader(model, options, left)
     evaluation = Evaluation(model, positive)
     try:
-        for found in tables.encoded(encoder, options.memory_bytes, True, ()):
+        for found in tables.encoded(encoder, True):
             for rows in reader.take(found.table, found.labels, None):
                 for given, decisions, _ in decisions_of(model, rows, base):
                     model.check_decisions(decisions, first_row=evaluation.rows + 1)

@@ -18,7 +18,7 @@ from blocklinear.errors import InputError, StorageError, UsageError, storage_err
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
 from blocklinear.tables.arrow import CELL_BYTES, arrow
-from blocklinear.tables.pages import UnknownPageError, read_dictionary
+from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
 from blocklinear.tables.values import LONGEST_VALUE, Part
 
 _CSV_BLOCK_BYTES = 1 << 20
@@ -29,12 +29,26 @@ blocks of a megabyte, a split of 300,000 rows of 110 bytes took 60 MB more."""
 _SHORT_ROW_BYTES = 256
 """Blocks of fewer than a thousand rows take longer: of 70 rows of a thousand columns, twice."""
 _PARQUET_BUFFER_BYTES = 1 << 16
+_PAGE_BYTES = 1 << 20
+"""Writers of Parquet end a page after so many bytes."""
+_CHUNK_BYTES = 16 << 10
+"""What pyarrow takes to read a chunk of Parquet, however small it is."""
+_FOOTER_SHARE = 12
+"""Metadata of Parquet take so many times what they do in the file: 8.6 times of 10 row groups, 11.4
+of two."""
+_CSV_AHEAD_BYTES = 32 << 20
+_CSV_COLUMN_BYTES, _CSV_READING_BYTES = 9 << 10, 4 << 10
+"""What pyarrow takes for CSV: for the text that is read ahead; for each column to open it; for each
+column that is read, in the record batches that are made ahead (measured with 60,000 columns)."""
 _OWN_THREAD_ENOUGH = 3
 """With so many threads, Parquet is read by the one that asks for it: reading takes 1.9 of the 7
 processor seconds of a split. Threads of pyarrow's own take 5 % more of these, and 20 MB."""
 _HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 _DICTIONARY_BYTES = 1 << 16
 """Dictionaries of Parquet are read as such up to so many bytes, compressed."""
+Check = Callable[[str, int, int, int], object]
+"""Refuses a file, by its path, if what pyarrow takes to open it does not fit in memory; its other
+arguments are what it takes to read all columns, and how many these are."""
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -61,15 +75,21 @@ class Source(ABC):
     path : str
     size : int
     schema : pyarrow Schema
+    open_bytes : int          what pyarrow keeps of it while it is open
     """
 
     path: str
     size: int
     schema: Any
+    open_bytes: int = 0
 
     @abstractmethod
-    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, str], check: "Check") -> None:
         """Open it; see `open_source`."""
+
+    def reading_bytes(self, names: Collection[str]) -> int:
+        """Return what pyarrow takes next to that and to the rows, while it reads these columns."""
+        return 0
 
     @abstractmethod
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
@@ -77,10 +97,12 @@ class Source(ABC):
 
 
 class _Parquet(Source):
-    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, str], check: "Check") -> None:
         import pyarrow.parquet as pq
 
         self.path, self.size = path, os.path.getsize(path)
+        self.open_bytes = _FOOTER_SHARE * _footer_bytes(path, self.size)
+        check(path, self.open_bytes, self.open_bytes, 0)
         with _as_input(path):
             metadata = pq.read_metadata(path)
             self.schema = metadata.schema.to_arrow_schema()
@@ -93,10 +115,11 @@ class _Parquet(Source):
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
         """Yield the rows."""
         n_groups, threads = self._file.num_row_groups, arrow().cpu_count()
+        named = set(names)
         for group in range(n_groups):
             place, first = f"{self.path}, row group {group}", 1
             done = self.size * (group + 1) // n_groups
-            fitting = self._fitting(group, place, names, n_rows)
+            fitting = self._fitting(group, place, named, n_rows)
             with _as_input(place):
                 batches = self._file.iter_batches(
                     fitting, [group], list(names), use_threads=threads > _OWN_THREAD_ENOUGH
@@ -105,7 +128,23 @@ class _Parquet(Source):
                 yield _part(place, first, batch, names, done)
                 first += batch.num_rows
 
-    def _fitting(self, group: int, place: str, names: Sequence[str], n_rows: int) -> int:
+    def reading_bytes(self, names: Collection[str]) -> int:
+        """Return what chunks of these columns take: those of the largest group."""
+        metadata, named = self._file.metadata, set(names)
+        groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+        if not groups:
+            return 0
+        group = max(groups, key=lambda group: group.total_byte_size)
+        n_bytes = 0
+        with open(self.path, "rb", buffering=0) as stream:
+            for k in range(group.num_columns):
+                chunk = group.column(k)
+                name = chunk.path_in_schema
+                if name in named or name.partition(".")[0] in named:
+                    n_bytes += _chunk_bytes(stream, chunk)
+        return n_bytes
+
+    def _fitting(self, group: int, place: str, names: Collection[str], n_rows: int) -> int:
         """Return how many rows of a group take what `n_rows` of short values do, or `n_rows`.
 
         Text that is too long is refused before it is read: pages of it may take more than there is,
@@ -133,6 +172,33 @@ class _Parquet(Source):
                 longest += most * -(-chunk.num_values // max(metadata.num_rows, 1))
         fitting: int = part_bytes * metadata.num_rows // max(n_bytes, 1)
         return max(min(n_rows, fitting, part_bytes // max(longest, 1)), 1)
+
+
+def _footer_bytes(path: str, size: int) -> int:
+    """Return how long the metadata of a file of Parquet are; 0 if it has no end."""
+    with open(path, "rb", buffering=0) as stream:
+        stream.seek(max(size - 8, 0))
+        end = stream.read(8)
+    return min(int.from_bytes(end[:4], "little"), size) if end[4:] == b"PAR1" else 0
+
+
+def _chunk_bytes(stream: Any, chunk: Any) -> int:
+    """Return what pyarrow takes to read a chunk of a column, next to the rows that it gives.
+
+    It has a buffer of the file, a page, and the dictionary, as it is in the file and decoded. Of
+    numbers of 3 digits in 4,000 chunks of 1,000 rows it took 36 KB a chunk, where this is 39.
+    """
+    whole: int = chunk.total_uncompressed_size
+    page, dictionary = min(whole, _PAGE_BYTES), 0
+    with contextlib.suppress(UnknownPageError):
+        page = min(page, page_bytes(stream, chunk.data_page_offset))
+    start = chunk.dictionary_page_offset
+    if chunk.has_dictionary_page and start is not None:
+        dictionary = min(whole, _PAGE_BYTES)
+        with contextlib.suppress(UnknownPageError):
+            dictionary = min(dictionary, page_bytes(stream, start))
+    buffer: int = min(chunk.total_compressed_size, _PARQUET_BUFFER_BYTES)
+    return _CHUNK_BYTES + buffer + page + 2 * dictionary
 
 
 def _too_long(place: str, what: str) -> InputError:
@@ -192,7 +258,7 @@ def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:
 class _Ipc(Source):
     """A file with a footer: Feather version 2 is one."""
 
-    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
         import pyarrow.ipc as ipc
 
         self.path, self.size = path, os.path.getsize(path)
@@ -219,7 +285,7 @@ class _Ipc(Source):
 class _Stream(Source):
     """Arrow record batches one after the other, without a footer."""
 
-    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
         import pyarrow.ipc as ipc
 
         self.path, self.size = path, os.path.getsize(path)
@@ -243,7 +309,7 @@ class _Stream(Source):
 class _Csv(Source):
     """Text with a header; the recipe, where there is one, says of what type a column is."""
 
-    def __init__(self, path: str, kinds: Mapping[str, str]) -> None:
+    def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
         self.path, self.size = path, os.path.getsize(path)
         with open(path, "rb") as stream:
             head = stream.read(4)
@@ -258,6 +324,10 @@ class _Csv(Source):
         self._delimiter = "\t" if tabs else ","
         self._kinds = kinds
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
+        with _as_input(path):
+            self._n_columns = len(next(self._lines(), (1, []))[1])
+        whole = self._once_open() + _CSV_READING_BYTES * self._n_columns
+        check(path, self._once_open(), whole, self._n_columns)
         with self._placed():
             with self._text() as stream:  # the second block tells where the first one ends
                 head = stream.read(2 * _CSV_BLOCK_BYTES)
@@ -271,6 +341,14 @@ class _Csv(Source):
                 self.schema = self.schema.set(place, midnight)
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
+
+    def _once_open(self) -> int:
+        """Return what a reader takes before its first rows: little where there are few columns."""
+        return _CSV_AHEAD_BYTES + _CSV_COLUMN_BYTES * self._n_columns
+
+    def reading_bytes(self, names: Collection[str]) -> int:
+        """Return what a reader takes."""
+        return self._once_open() + _CSV_READING_BYTES * len(names)
 
     def _text(self, file: Any = None) -> Any:
         """Open the text, decompressed, of the file or of one that is open."""
@@ -464,10 +542,15 @@ class _Keyed(Source):
                 "leave it out of the files, or name the files themselves",
             )
         self.path, self.size, self._source, self._keys = source.path, source.size, source, keys
+        self.open_bytes = source.open_bytes
         kind = pa.dictionary(pa.int32(), pa.string())
         self.schema = source.schema
         for key in keys:
             self.schema = self.schema.append(pa.field(key, kind))
+
+    def reading_bytes(self, names: Collection[str]) -> int:
+        """Return what the file takes."""
+        return self._source.reading_bytes([name for name in names if name not in self._keys])
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
         """Yield the rows."""
@@ -547,15 +630,17 @@ def _keys_of(folder: str, path: str) -> dict[str, str | None]:
     return keys
 
 
-def open_source(file: Found, kinds: Mapping[str, str]) -> Source:
+def open_source(file: Found, kinds: Mapping[str, str], check: Check = lambda *_: None) -> Source:
     """Open a file, whose kind its first bytes tell.
 
-    InputError is raised if it is empty, or not what it claims to be; StorageError if it cannot be
-    read, or is a pipe or a device: it is read more than once.
+    MemoryBudgetError is raised by `check`, before much memory is taken; InputError if the file is
+    empty, or not what it claims to be; StorageError if it cannot be read, or is a pipe or a device:
+    it is read more than once.
 
     Parameters
     ----------
     kinds : mapping of str to str       kinds of columns that are known, which CSV does not tell
+    check : callable                    refuses a file that takes too much memory
     """
     path = file.path
     if os.path.exists(path) and not os.path.isfile(path):  # to open a pipe waits for its writer
@@ -568,7 +653,7 @@ def open_source(file: Found, kinds: Mapping[str, str]) -> Source:
         raise InputError(f"{path}: is empty", "leave it out")
     reader = next((reader for magic, reader in _READERS if head.startswith(magic)), _Csv)
     with storage_errors(path, "read"):
-        source = reader(path, kinds)
+        source = reader(path, kinds, check)
     return _Keyed(source, file.keys) if file.keys else source
 
 

@@ -13,11 +13,11 @@ from blocklinear.ingest.add import is_present, refuse_known
 from blocklinear.options import AddOptions, SplitOptions, TextOptions
 from blocklinear.recipe import Recipe
 from blocklinear.store.store import BlockStore
-from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
+from blocklinear.tables.arrow import TableMemory
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
-from blocklinear.tables.stream import Tables, read_ahead, reader_of
+from blocklinear.tables.stream import Tables, columns_of, read_ahead, reader_of
 from blocklinear.text import Rows
 
 
@@ -43,15 +43,13 @@ def split_tables(
     """
     options = options or SplitOptions()
     options = replace(options, text=_of_rows(options.text))
-    tables = Tables(inputs, options.text.threads)
+    tables = _tables(inputs, options.text)
     recipe = infer(*tables.first_schema(table.categories), table)
     progress = _Progress(tables, listener)
-    bytes_for_rows(options.text.memory_bytes)
     with StoreWriter(store, options, progress) as writer:
-        writer.reserved_bytes = ARROW_BYTES
         tables.open(recipe, "those of the first table", _own(recipe))
         if table.standardize:
-            recipe = with_moments(recipe, tables, options.text.memory_bytes)
+            recipe = with_moments(recipe, tables)
         encoder = Encoder(recipe, growing=True)
         _append(writer, tables, encoder, options.text.memory_bytes, progress)
         writer.describe(tables.provenance(), encoder.recipe.to_bytes())
@@ -88,15 +86,13 @@ def add_tables(
     options = replace(options, text=replace(_of_rows(options.text), index_base="auto"))
     old = BlockStore.open(store)
     recipe = recipe_of(old)
-    tables = Tables(inputs, options.text.threads)
+    tables = _tables(inputs, options.text)
     if is_present(old, tables.paths, options, listener):
         return old, {}
     progress = _Progress(tables, listener)
-    bytes_for_rows(options.text.memory_bytes)
     with StoreWriter.add_to(old, options, progress) as writer:
         if BlockStore.open(store).manifest.generation != old.manifest.generation:
             raise BusyError(f"{old.folder}: another process has changed it", "add the tables again")
-        writer.reserved_bytes = ARROW_BYTES
         tables.open(recipe, f"the recipe of {old.folder}", _own(recipe))
         for source in tables.sources:
             refuse_known(old.manifest, source.path, options.allow_duplicate)
@@ -124,33 +120,45 @@ def recipe_of(store: BlockStore) -> Recipe:
         raise DamagedError(f"{store.folder}: {error}", "split the tables again") from error
 
 
-def labelled_rows(store: BlockStore, inputs: Sequence[str], options: TextOptions) -> Iterator[Rows]:
-    """Yield the rows of other tables with a target, as those of a store of tables, unnumbered.
+def labelled_rows(
+    store: BlockStore, inputs: Sequence[str], options: TextOptions, memory: TableMemory
+) -> tuple[Iterator[Rows], int]:
+    """Return the rows of other tables with a target, as those of a store of tables, unnumbered.
 
-    MismatchError is raised if the store is not made of tables. InputError is raised if the columns
-    do not fit the recipe, with a list of the differences; or a value cannot be a feature. Raises
-    StorageError, too.
+    MemoryBudgetError is raised if `memory` does not do for the columns; MismatchError if the store
+    is not made of tables. InputError is raised if the columns do not fit the recipe, with a list of
+    the differences; or a value cannot be a feature. Raises StorageError, too.
 
     Parameters
     ----------
     store : BlockStore        its recipe applies, but for the weights of rows
     inputs : sequence of str  as for `split_tables`
-    options : TextOptions     threads and memory, of the whole process
+    options : TextOptions     threads
+
+    Returns
+    -------
+    rows : iterator of Rows
+    memory_bytes : int        what of the budget is left for the program and rows
     """
     recipe, manifest = recipe_of(store), store.manifest
     coder = LabelCoder(manifest.given, manifest.labels or ())
-    reader = reader_of(coder, options, manifest.index_base, "the store")
-    try:
-        tables = Tables(inputs, options.threads)
-        tables.open(recipe, f"the recipe of {store.folder}", [recipe.target.name])
-        encoder = Encoder(recipe, growing=False)
-        for found in tables.encoded(encoder, options.memory_bytes, labelled=True):
-            yield from reader.take(found.table, found.labels, None)
-    finally:
-        reader.close()
+    tables = Tables(inputs, options.threads, memory)
+    tables.open(recipe, f"the recipe of {store.folder}", [recipe.target.name])
+    left = tables.bytes_for_rows(columns_of(recipe, labelled=True))
+
+    def rows() -> Iterator[Rows]:
+        reader = reader_of(coder, options, left, manifest.index_base, "the store")
+        try:
+            encoder = Encoder(recipe, growing=False)
+            for found in tables.encoded(encoder, labelled=True):
+                yield from reader.take(found.table, found.labels, None)
+        finally:
+            reader.close()
+
+    return rows(), left
 
 
-def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
+def with_moments(recipe: Recipe, tables: Tables) -> Recipe:
     """Return a recipe with the mean and the deviation of each column of numbers, from one pass.
 
     Missing values do not count; a column of one value is divided by 1.
@@ -159,7 +167,7 @@ def with_moments(recipe: Recipe, tables: Tables, memory_bytes: int) -> Recipe:
     if not names:
         return recipe
     moments = {name: Moments() for name in names}
-    for _, part in read_ahead(tables.parts(names, memory_bytes)):
+    for _, part in read_ahead(tables.parts(names)):
         for name in names:
             moments[name].add(part, name)
     columns = list(recipe.columns)
@@ -183,6 +191,13 @@ def _of_rows(text: TextOptions) -> TextOptions:
     return replace(text, unsorted="sort", duplicates="sum", hash_bits=0)
 
 
+def _tables(inputs: Sequence[str], text: TextOptions) -> Tables:
+    """Return the files; MemoryBudgetError is raised if there is too little for any."""
+    memory = TableMemory(text.memory_bytes)
+    memory.bytes_for_rows()
+    return Tables(inputs, text.threads, memory)
+
+
 def _own(recipe: Recipe) -> list[str]:
     return [recipe.target.name, *([recipe.weight] if recipe.weight is not None else [])]
 
@@ -203,8 +218,11 @@ class _Progress:
 def _append(
     writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
 ) -> None:
+    names = columns_of(encoder.recipe, labelled=True, weighted=True)
+    writer.reserved_bytes = memory_bytes - tables.bytes_for_rows(names)
+
     def batches() -> Iterator[tuple[Any, Any, Any]]:
-        for rows in tables.encoded(encoder, memory_bytes, True, weighted=True, digested=True):
+        for rows in tables.encoded(encoder, True, weighted=True, digested=True):
             progress.bytes_read = rows.bytes_read
             yield rows.table, rows.labels, rows.weights
 

@@ -17,13 +17,13 @@ from blocklinear.inputs.raw import READ_BYTES, RawFile, digest_of
 from blocklinear.memory import spare_bytes
 from blocklinear.options import TextOptions
 from blocklinear.recipe import Recipe
-from blocklinear.tables.arrow import CELL_BYTES, arrow, bytes_for_rows
+from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableMemory, arrow
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.sources import Source, WrongValue, find_files, open_source
 from blocklinear.tables.values import Floats, Part
 
-_LEAST_ROWS, _MOST_ROWS = 1 << 10, 1 << 16
+_MOST_ROWS = 1 << 16
 _MUCH_BYTES = 128 << 20
 """If so much is left for rows, parts are twice as large: a split takes 7 % fewer processor seconds,
 and 25 MB more."""
@@ -57,6 +57,7 @@ class Tables:
     ----------
     inputs : sequence of str  files, folders, patterns
     threads : int             how many pyarrow may use
+    memory : TableMemory      MemoryBudgetError is raised if it does not do for the columns
 
     Attributes
     ----------
@@ -65,8 +66,9 @@ class Tables:
     bytes_total : int
     """
 
-    def __init__(self, inputs: Sequence[str], threads: int) -> None:
+    def __init__(self, inputs: Sequence[str], threads: int, memory: TableMemory) -> None:
         arrow(threads)
+        self._memory, self._open_bytes = memory, 0
         self._files = find_files(inputs)
         self.paths = [file.path for file in self._files]
         self.sources: list[Source] = []
@@ -84,7 +86,26 @@ class Tables:
         categories : sequence of str        columns that are to be categories
         """
         kinds = dict.fromkeys(categories, "category")
-        return self.paths[0], open_source(self._files[0], kinds).schema
+        return self.paths[0], open_source(self._files[0], kinds, self._check).schema
+
+    def _check(self, path: str, open_bytes: int, reading_bytes: int, n_columns: int) -> None:
+        """Refuse a file that cannot be opened, with what would do to read it, too."""
+        memory, before = self._memory, self._open_bytes
+        if memory.lacking_bytes(before + open_bytes, 0) > 0:
+            lacking = memory.lacking_bytes(before + reading_bytes, n_columns)
+            memory.refuse(lacking, n_columns, path)
+
+    def bytes_for_rows(self, names: Sequence[str]) -> int:
+        """Return what of the budget is left for the program and rows of these columns.
+
+        MemoryBudgetError is raised if that is too little.
+        """
+        return min(
+            self._memory.bytes_for_rows(
+                self._open_bytes + source.reading_bytes(names), len(names), source.path
+            )
+            for source in self.sources
+        )
 
     def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
         """Open all files.
@@ -106,19 +127,20 @@ class Tables:
         for file in self._files:
             with storage_errors(file.path, "read"):
                 self._before.append(os.stat(file.path))
-            source = open_source(file, kinds)
+            source = open_source(file, kinds, self._check)
+            self._open_bytes += source.open_bytes
             differences.look_at(file.path, source.schema, recipe, own)
             self.sources.append(source)
             self.bytes_total += source.size
         differences.refuse(whose)
         self._rows = [0] * len(self.sources)
 
-    def parts(self, names: Sequence[str], memory_bytes: int) -> Iterator[tuple[int, Part]]:
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, Part]]:
         """Yield parts of these columns, each with the position of its file."""
-        spare = spare_bytes(bytes_for_rows(memory_bytes))
-        share = 8 if spare >= _MUCH_BYTES else 16
+        spare = spare_bytes(self.bytes_for_rows(names))
+        share = PARTS_BYTES // 2 if spare >= _MUCH_BYTES else PARTS_BYTES
         fitting = spare // share // (CELL_BYTES * len(names))
-        n_rows = min(max(fitting, _LEAST_ROWS), _MOST_ROWS)
+        n_rows = min(max(fitting, LEAST_ROWS), _MOST_ROWS)
         for k, source in enumerate(self.sources):
             self._rows[k] = 0
             with storage_errors(source.path, "read"), self._what_to_do():
@@ -143,7 +165,6 @@ class Tables:
     def encoded(
         self,
         encoder: Encoder,
-        memory_bytes: int,
         labelled: bool,
         keep: Sequence[str] = (),
         weighted: bool = False,
@@ -153,24 +174,17 @@ class Tables:
 
         Parameters
         ----------
-        memory_bytes : int        budget of the whole process
         labelled, weighted : bool           whether labels are wanted, and weights where the recipe
                                   has them
         keep : sequence of str    other columns to read
         digested : bool           whether digests of the files are taken, for `provenance`
         """
         recipe = encoder.recipe
-        names = list(recipe.names)
-        if labelled:
-            names.append(recipe.target.name)
-        if weighted and recipe.weight is not None:
-            names.append(recipe.weight)
-        names += [name for name in keep if name not in names]
-
+        names = columns_of(recipe, labelled, keep, weighted)
         before = [0, *accumulate(source.size for source in self.sources)]
 
         def rows() -> Iterator[Encoded]:
-            for k, part in self._digested(read_ahead(self.parts(names, memory_bytes)), digested):
+            for k, part in self._digested(read_ahead(self.parts(names)), digested):
                 labels = encoder.labels(part) if labelled else None
                 weights = encoder.weights(part) if weighted else None
                 done = before[k] + part.bytes_read
@@ -229,20 +243,37 @@ class Tables:
         return sources
 
 
+def columns_of(
+    recipe: Recipe, labelled: bool, keep: Sequence[str] = (), weighted: bool = False
+) -> list[str]:
+    """Return the columns that are read: of features, labels, weights, and others to keep."""
+    names = dict.fromkeys(recipe.names)
+    if labelled:
+        names[recipe.target.name] = None
+    if weighted and recipe.weight is not None:
+        names[recipe.weight] = None
+    return list(names | dict.fromkeys(keep))
+
+
 def reader_of(
-    coder: LabelCoder, options: TextOptions, index_base: int | Literal["auto"], whose: str
+    coder: LabelCoder,
+    options: TextOptions,
+    memory_bytes: int,
+    index_base: int | Literal["auto"],
+    whose: str,
 ) -> BatchReader:
     """Return what makes rows of the features of tables.
 
     Parameters
     ----------
     coder : LabelCoder        knows the labels
-    options : TextOptions     threads and memory, of the whole process
+    options : TextOptions     threads
+    memory_bytes : int        for the program and rows, as of `Tables.bytes_for_rows`
     index_base : int          number of the first feature
     whose : str               what has this number, for people
     """
     text = TextOptions(
         index_base=index_base, base_of=whose, threads=options.threads,
-        memory_bytes=bytes_for_rows(options.memory_bytes), unsorted="sort", duplicates="sum",
+        memory_bytes=memory_bytes, unsorted="sort", duplicates="sum",
     )  # fmt: skip
     return BatchReader(text, "float64", coder)

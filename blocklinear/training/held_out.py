@@ -104,12 +104,14 @@ def _rows(
     """Return the rows, and how much room is left for them: pyarrow, once loaded, takes some."""
     manifest, memory_bytes = store.manifest, options.memory_bytes - room_bytes
     if manifest.of_tables:
-        from blocklinear.tables.arrow import ARROW_BYTES, bytes_for_rows
+        from blocklinear.tables.arrow import TableMemory
         from blocklinear.tables.split import labelled_rows
 
-        bytes_for_rows(options.memory_bytes, room_bytes)
+        memory = TableMemory(options.memory_bytes, training_bytes=room_bytes)
+        memory.bytes_for_rows()
         how = TextOptions(threads=options.threads, memory_bytes=memory_bytes)
-        return labelled_rows(store, [path], how), room_bytes - ARROW_BYTES
+        rows, left = labelled_rows(store, [path], how, memory)
+        return rows, room_bytes - (memory_bytes - left)
     text = replace(
         options.evaluate_text or TextOptions(),
         index_base=manifest.index_base,

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 
 from blocklinear.tables import sources  # noqa: E402
 from blocklinear.tables.infer import TableOptions  # noqa: E402
-from blocklinear.tables.pages import UnknownPageError  # noqa: E402
+from blocklinear.tables.pages import UnknownPageError, page_bytes  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
 from blocklinear.tables.sources import Found, find_files, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables  # noqa: E402
@@ -338,6 +338,19 @@ def test_rows_are_read_as_many_at_a_time_as_long_values_of_a_dictionary_allow(tm
     parts = [part.n_rows for part in source.read(["c", "w", "y"], 10_000)]
     assert sum(parts) == 3000
     assert max(parts) * 60_000 <= 10_000 * 3 * 32
+
+
+@pytest.mark.parametrize("value", ["", "x" * 300])
+def test_how_long_a_page_is_stands_in_its_header(tmp_path, value):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"c": [value] * 500})
+    pa.parquet.write_table(table, path, use_dictionary=False)
+    chunk = pa.parquet.read_metadata(path).row_group(0).column(0)
+    with open(path, "rb") as stream:
+        n_bytes = page_bytes(stream, chunk.data_page_offset)
+        with pytest.raises(UnknownPageError):
+            page_bytes(stream, path.stat().st_size)
+    assert 500 * (4 + len(value)) <= n_bytes < chunk.total_uncompressed_size
 
 
 def test_a_dictionary_that_cannot_be_looked_into(tmp_path, monkeypatch):

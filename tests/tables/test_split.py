@@ -1,6 +1,8 @@
 """Tables to stores, and from models back to tables."""
 
 import hashlib
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError, MemoryBudgetError, MismatchError, UsageError
 from blocklinear.events import SplitProgress
 from blocklinear.ingest.split import split
+from blocklinear.memory import PROCESS_BYTES
 from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.store import BlockStore
@@ -20,11 +23,14 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from blocklinear.recipe import Recipe  # noqa: E402
+from blocklinear.tables import sources  # noqa: E402
+from blocklinear.tables.arrow import TableMemory  # noqa: E402
 from blocklinear.tables.hashing import hash_text, seed_of  # noqa: E402
-from blocklinear.tables.infer import TableOptions  # noqa: E402
+from blocklinear.tables.infer import TableOptions, infer  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
 from blocklinear.tables.sources import Found, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
+from blocklinear.tables.stream import Tables  # noqa: E402
 
 from .build import make_table, write  # noqa: E402
 
@@ -259,6 +265,53 @@ def test_a_budget_that_pyarrow_alone_would_take(tmp_path):
     with pytest.raises(MemoryBudgetError, match="tables cannot be read within 200M"):
         make_store(tmp_path, make_table(), options=little)
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def wide_table(n_columns, n_rows):
+    values = np.round(np.random.default_rng(0).normal(size=(n_columns, n_rows)), 3)
+    return pa.table({"y": np.arange(n_rows) % 2} | {f"x{j}": x for j, x in enumerate(values)})
+
+
+def least_of(folder, name, memory):
+    """What is named where a budget of so many MiB is refused."""
+    options = SplitOptions(text=TextOptions(threads=1, memory_bytes=memory << 20))
+    with pytest.raises(MemoryBudgetError, match=f"columns cannot be read within {memory}M") as info:
+        split_tables([str(folder / name)], folder / "store", TableOptions("y"), options)
+    assert not (folder / "store").exists()
+    return int(re.search(r"give --memory (\d+)M", str(info.value))[1]), options
+
+
+def test_a_budget_that_many_columns_of_parquet_would_take(tmp_path):
+    write(wide_table(4000, 20), tmp_path / "t.parquet")
+    least, options = least_of(tmp_path, "t.parquet", 230)
+    options = replace(options, text=replace(options.text, memory_bytes=least << 20))
+    store = split_tables(
+        [str(tmp_path / "t.parquet")], tmp_path / "store", TableOptions("y"), options
+    )
+    assert (store.manifest.n_rows, store.manifest.n_features) == (20, 4000)
+
+
+def test_a_budget_that_many_columns_of_csv_would_take_is_refused_before_it_is_taken(
+    tmp_path, monkeypatch
+):
+    write(wide_table(9000, 1), tmp_path / "t.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(sources._Csv, "_reader", None)
+        least, _ = least_of(tmp_path, "t.csv", 250)
+    assert least_of(tmp_path, "t.csv", least - 1)[0] == least
+
+
+@pytest.mark.parametrize("memory", [210, 240, 400])
+def test_parts_are_no_larger_than_their_share_of_the_budget(tmp_path, memory):
+    table = wide_table(500, 3000)
+    path = write(table, tmp_path / "t.parquet")
+    tables = Tables([str(path)], 1, TableMemory(memory << 20))
+    recipe = infer(*tables.first_schema(), TableOptions("y"))
+    tables.open(recipe, "it", ["y"])
+    rows = [part.n_rows for _, part in tables.parts(recipe.names)]
+    assert sum(rows) == 3000
+    spare = tables.bytes_for_rows(recipe.names) - PROCESS_BYTES
+    assert 16 <= max(rows) <= spare / 8 / (32 * 500)
 
 
 def test_crosses_are_of_pairs_of_values(tmp_path):
