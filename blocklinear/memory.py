@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from blocklinear.errors import UsageError, quoted
@@ -18,6 +19,14 @@ code that is in use (in containers the pages of files count too), and for 20 MiB
 nowhere else: what splitting leaves behind, page tables, and files on their way."""
 WEIGHT_VECTORS = 3
 """What training keeps: w, the running average of w, and the w recomputed by a certificate."""
+
+
+@dataclass(frozen=True)
+class RowsHeldOut:
+    """What rows need on which a model is scored while it is trained."""
+
+    bytes: int  # while it is trained
+    reading_bytes: int  # and before, next to the program
 
 
 def parse_size(text: str) -> int:

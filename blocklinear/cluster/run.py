@@ -2,6 +2,7 @@
 
 import dataclasses
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import Listener, OuterIteration, Warned
-from blocklinear.memory import enough, format_size
+from blocklinear.memory import RowsHeldOut, enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
@@ -25,9 +26,12 @@ from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
-from blocklinear.training.held_out import HeldOut
-from blocklinear.training.loop import begin_anew, converge, resumed, stopping
-from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
+from blocklinear.training.loop import begin_anew, converge, plan_with_rows, resumed, stopping
+from blocklinear.training.memory_plan import (
+    MemoryPlan,
+    plan_memory,
+    weight_bytes,
+)
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.permutations import some_blocks
 from blocklinear.training.previous import Previous, find_previous
@@ -139,13 +143,12 @@ class Cluster:
         if facts is not None:
             planned = dataclasses.replace(options, group=facts["group"])
             options = dataclasses.replace(options, group=facts["course"]["group"])
-        plan = plan_worker(manifest, planned, task, n_parts)
+        plan, held_out = plan_with_rows(
+            partial(plan_worker, manifest, planned, task, n_parts), store, task, options
+        )
         previous = find_previous(folder, options, listener)
         if facts is not None:
             plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
-        held_out: HeldOut | None = None
-        if options.evaluate is not None:
-            held_out = HeldOut(options.evaluate, store, task, options, plan.spare_bytes)
         folds, task = task.folds, dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
@@ -191,11 +194,16 @@ def _number_of_parts(asked: int | None, engine: Engine, n_blocks: int, listener:
 
 
 def plan_worker(
-    manifest: Manifest, options: TrainOptions, task: Models, n_parts: int
+    manifest: Manifest,
+    options: TrainOptions,
+    task: Models,
+    n_parts: int,
+    held_out: RowsHeldOut | None = None,
 ) -> MemoryPlan:
     """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
 
-    Raises MemoryBudgetError.
+    Held-out rows, which are in memory of the client, count as if they were in a worker's. Raises
+    MemoryBudgetError.
     """
     width = n_columns(len(task))
     largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)
@@ -204,7 +212,8 @@ def plan_worker(
     more += _PART_ROW_BYTES * width * part.n_rows
     room = max(options.memory_bytes - more, 1 << 20)
     try:
-        plan = plan_memory(part, dataclasses.replace(options, memory_bytes=room), width)
+        own = dataclasses.replace(options, memory_bytes=room)
+        plan = plan_memory(part, own, width, held_out=held_out)
         return dataclasses.replace(plan, newton=False, hessian=False)
     except MemoryBudgetError as error:
         raise MemoryBudgetError(

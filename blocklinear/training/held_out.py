@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, MemoryBudgetError
 from blocklinear.ingest.numbering import table_of
+from blocklinear.inputs.raw import name_of, size_of
 from blocklinear.inputs.urls import shown_name
 from blocklinear.kernels.blocks.scaling import normalize_rows
 from blocklinear.kernels.margins import decision_values
-from blocklinear.memory import format_size
+from blocklinear.memory import PROCESS_BYTES, RowsHeldOut, format_size
 from blocklinear.model.metrics import AccuracyCounter, RegressionErrors, Score
 from blocklinear.objectives.models import Models
 from blocklinear.options import TextOptions, TrainOptions
@@ -28,7 +29,7 @@ class HeldOut:
     """Rows of a LIBSVM file, or of tables, kept in memory.
 
     InputError is raised if the text is malformed or has no rows, or a table does not fit the
-    recipe; MemoryBudgetError if they do not fit.
+    recipe; RowsTooLarge if they do not fit, when all have been counted.
 
     Parameters
     ----------
@@ -49,26 +50,28 @@ class HeldOut:
         manifest = store.manifest
         self._task, self._index_base = task, manifest.column_base
         table = table_of(read_features(store.folder, manifest))
-        found, room_bytes = _rows(path, store, options, room_bytes)
-        parts: list[tuple[Any, ...]] = []
+        found, besides = _rows(path, store, options, room_bytes)
+        most = options.memory_bytes - PROCESS_BYTES - besides.reading_bytes
+        most = min(most, room_bytes - besides.bytes)
+        held = _Columns()
         self.bytes = 0
         for rows in found:
+            self.bytes += 12 * rows.nnz + 24 * rows.n_rows
+            if self.bytes > most:  # the rest is counted
+                held = _Columns()
+                continue
             lengths, values = np.diff(rows.indptr), rows.values()
             if manifest.normalize == "l2":
                 normalize_rows(lengths, values, np.empty(rows.n_rows))
             indices = rows.indices.copy() if table is None else table.known(rows.indices)
-            parts.append((lengths, indices, values, rows.labels()))
-            self.bytes += 12 * len(values) + 24 * rows.n_rows
-            if self.bytes > room_bytes:
-                raise MemoryBudgetError(
-                    f"{shown_name(path)}: its rows take more than the {format_size(room_bytes)} "
-                    "that the memory budget leaves for them",
-                    "evaluate on fewer rows, or give more --memory",
-                )
-        if not any(len(lengths) for lengths, *_ in parts):
+            held.append(lengths, indices, values, rows.labels())
+        if self.bytes > most:
+            again = manifest.of_tables or size_of(name_of(path)) is not None
+            raise RowsTooLarge(path, self.bytes, most, besides, again)
+        if not self.bytes:
             what = f"{shown_name(path)}: has no rows to evaluate on"
             raise InputError(what, "name a file with rows")
-        lengths, *self._entries, self._labels = map(np.concatenate, zip(*parts, strict=True))
+        lengths, *self._entries, self._labels = held.arrays
         self._indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def score(self, weights: Floats, bias: float) -> Score:
@@ -98,20 +101,61 @@ class HeldOut:
         return found
 
 
+class RowsTooLarge(MemoryBudgetError):
+    """Held-out rows take more than there is room for.
+
+    Attributes
+    ----------
+    needed : RowsHeldOut
+    again : bool              whether they can be read once more
+    """
+
+    def __init__(
+        self, path: str, n_bytes: int, most: int, besides: RowsHeldOut, again: bool
+    ) -> None:
+        super().__init__(
+            f"{shown_name(path)}: its rows take more than the {format_size(max(most, 0))} that "
+            f"the memory budget leaves for them: {format_size(n_bytes)}",
+            "evaluate on fewer rows, or name a file: that can be read again, with smaller groups",
+        )
+        self.needed = RowsHeldOut(n_bytes + besides.bytes, n_bytes + besides.reading_bytes)
+        self.again, self._arguments = again, (path, n_bytes, most, besides, again)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+
+class _Columns:
+    """The numbers of rows, which grow in place: to join them at the end would take them twice."""
+
+    def __init__(self) -> None:
+        types = np.int64, np.uint32, np.float64, np.float64
+        self.arrays: list[NDArray[Any]] = [np.empty(0, dtype) for dtype in types]
+
+    def append(self, *parts: NDArray[Any]) -> None:
+        """Add lengths, indices, values and labels of rows."""
+        for array, part in zip(self.arrays, parts, strict=True):
+            array.resize(len(array) + len(part), refcheck=False)
+            array[len(array) - len(part) :] = part
+
+
 def _rows(
     path: str, store: BlockStore, options: TrainOptions, room_bytes: int
-) -> tuple[Iterator[Rows], int]:
-    """Return the rows, and how much room is left for them: pyarrow, once loaded, takes some."""
+) -> tuple[Iterator[Rows], RowsHeldOut]:
+    """Return the rows, and what has to be there for them besides."""
     manifest, memory_bytes = store.manifest, options.memory_bytes - room_bytes
     if manifest.of_tables:
-        from blocklinear.tables.arrow import TableMemory
+        from blocklinear.tables.arrow import ARROW_BYTES, TableMemory
         from blocklinear.tables.split import labelled_rows
 
-        memory = TableMemory(options.memory_bytes, training_bytes=room_bytes)
+        room_bytes = min(room_bytes, options.memory_bytes - PROCESS_BYTES - 2 * ARROW_BYTES)
+        memory = TableMemory(options.memory_bytes, training_bytes=max(room_bytes, 0))
         memory.bytes_for_rows()
+        memory_bytes = options.memory_bytes - room_bytes
         how = TextOptions(threads=options.threads, memory_bytes=memory_bytes)
         rows, left = labelled_rows(store, [path], how, memory)
-        return rows, room_bytes - (memory_bytes - left)
+        arrow_bytes = memory_bytes - left
+        return rows, RowsHeldOut(arrow_bytes, arrow_bytes + ARROW_BYTES)
     text = replace(
         options.evaluate_text or TextOptions(),
         index_base=manifest.index_base,
@@ -120,4 +164,4 @@ def _rows(
         threads=options.threads,
         memory_bytes=memory_bytes,
     )
-    return iter(read_rows([path], text)), room_bytes
+    return iter(read_rows([path], text)), RowsHeldOut(0, 0)

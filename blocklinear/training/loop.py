@@ -21,6 +21,7 @@ from blocklinear.events import (
     ignore,
 )
 from blocklinear.ingest.provenance import label_places
+from blocklinear.memory import RowsHeldOut
 from blocklinear.model.linear import LinearModel
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
@@ -38,8 +39,13 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
 from blocklinear.training.checkpoint_schema import check_facts
-from blocklinear.training.held_out import HeldOut
-from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
+from blocklinear.training.held_out import HeldOut, RowsTooLarge
+from blocklinear.training.memory_plan import (
+    MemoryPlan,
+    budget_for_newton,
+    plan_again,
+    plan_memory,
+)
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import AnotherRun, Optimise, discard_others, train_in_parts
@@ -157,14 +163,15 @@ def optimise(
     facts = resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener)
     sizes = n_columns(len(task)), others, store.fetching_bytes
-    if facts is None:
-        memory = plan_memory(manifest, options, *sizes)
-    else:
-        memory = plan_again(manifest, options, facts, *sizes)
+
+    def plan(rows: RowsHeldOut | None) -> MemoryPlan:
+        if facts is None:
+            return plan_memory(manifest, options, *sizes, rows)
+        return plan_again(manifest, options, facts, *sizes, rows)
+
+    memory, held_out = plan_with_rows(plan, store, task, options)
+    if facts is not None:
         options = dataclasses.replace(options, group=facts["course"]["group"])
-    held_out: HeldOut | None = None
-    if options.evaluate is not None:
-        held_out = HeldOut(options.evaluate, store, task, options, memory.spare_bytes)
     if facts is None and previous is None:
         begin_anew(folder, options)
     with _loading(store, options, memory, whole) as loader:
@@ -192,6 +199,35 @@ def optimise(
                 return outcome
         finally:
             run.solver.discard()
+
+
+def plan_with_rows(
+    plan: Callable[[RowsHeldOut | None], MemoryPlan],
+    store: BlockStore,
+    task: Models,
+    options: TrainOptions,
+) -> tuple[MemoryPlan, HeldOut | None]:
+    """Divide the budget, and read the held-out rows, if there are any.
+
+    Rows that take more than what the plan leaves for them are counted. Then it is divided again,
+    with room for them, and they are read again. InputError is raised as by `HeldOut`;
+    MemoryBudgetError by `plan`, or if they cannot be read again.
+
+    Parameters
+    ----------
+    plan : callable           returns how the budget is divided, given what the rows need; None is
+                              for what is usual
+    """
+    memory, path = plan(None), options.evaluate
+    if path is None:
+        return memory, None
+    try:
+        return memory, HeldOut(path, store, task, options, memory.spare_bytes)
+    except RowsTooLarge as error:
+        memory = plan(error.needed)
+        if not error.again:
+            raise
+    return memory, HeldOut(path, store, task, options, memory.spare_bytes)
 
 
 def begin_anew(folder: Path, options: TrainOptions) -> None:

@@ -11,6 +11,7 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import (
     PROCESS_BYTES,
     WEIGHT_VECTORS,
+    RowsHeldOut,
     default_budget,
     enough,
     exact_size,
@@ -65,8 +66,9 @@ class MemoryPlan:
 
 
 def plan_memory(
-    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0
-) -> MemoryPlan:
+    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
+    held_out: RowsHeldOut | None = None,
+) -> MemoryPlan:  # fmt: skip
     """Divide the budget.
 
     A group has the blocks that were asked for, or all blocks if they fit, or up to `ENOUGH_BLOCKS`;
@@ -76,10 +78,14 @@ def plan_memory(
     has, and for `url_bytes`, which reading a store on a URL takes. These are taken from `pin_bytes`
     if that is enough: then training goes as on a store of this machine.
 
+    Held-out rows have half of what is left next to the group, so that others of them change
+    nothing. If they are known to take more, `held_out` has what they need, and is taken first.
+
     If the budget does not hold what is needed, MemoryBudgetError says what takes how much.
     """
-    needs = _Needs(manifest, options, width, others, url_bytes)
-    plan = plan_that_fits(manifest, options, width, others) if url_bytes else None
+    needs, plan = _Needs(manifest, options, width, others, url_bytes, held_out), None
+    if url_bytes:
+        plan = plan_that_fits(manifest, options, width, others, 0, held_out)
     room = options.memory_bytes - needs.fixed
     if plan is not None and plan.pin_bytes >= url_bytes and needs.group(plan.group) <= room:
         return replace(plan, pin_bytes=plan.pin_bytes - url_bytes)
@@ -109,8 +115,8 @@ def plan_memory(
     # vectors of many models would take the rows' room, and proximal points many products
     newton = newton and (hessian or (width == 1 and solver.smooth))
     spare -= needs.steps(newton, hessian)
-    held_out = spare // 2 if options.evaluate is not None else 0
-    spare -= held_out
+    for_rows = _share_of_rows(options, spare, held_out)
+    spare -= 0 if held_out else for_rows
     if not solver.l1:
         spare = max(spare - needs.mapped, 0)
         room = max(spare - needs.with_copies, 0)
@@ -123,15 +129,23 @@ def plan_memory(
         spare -= copied
         copied = min(copied, whole)
     entries = int(copied * manifest.nnz // max(whole, 1))
-    return MemoryPlan(group, spare, held_out, newton, hessian, entries)
+    return MemoryPlan(group, spare, for_rows, newton, hessian, entries)
+
+
+def _share_of_rows(options: TrainOptions, spare: int, held_out: RowsHeldOut | None) -> int:
+    """Return what held-out rows have: what they need if that is known, half of `spare` if not."""
+    if options.evaluate is None:
+        return 0
+    return held_out.bytes if held_out else spare // 2
 
 
 def plan_that_fits(
-    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0
-) -> MemoryPlan | None:
+    manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
+    held_out: RowsHeldOut | None = None,
+) -> MemoryPlan | None:  # fmt: skip
     """Divide the budget as `plan_memory` does; None if it does not hold what is needed."""
     try:
-        return plan_memory(manifest, options, width, others, url_bytes)
+        return plan_memory(manifest, options, width, others, url_bytes, held_out)
     except MemoryBudgetError:
         return None
 
@@ -156,7 +170,7 @@ def budget_for_newton(
 
 def plan_again(
     manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
-    others: int = 0, url_bytes: int = 0,
+    others: int = 0, url_bytes: int = 0, held_out: RowsHeldOut | None = None,
 ) -> MemoryPlan:  # fmt: skip
     """Divide the budget for a run that is resumed, whose `facts` have what decides its course.
 
@@ -164,14 +178,14 @@ def plan_again(
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needs = _Needs(manifest, options, width, others, url_bytes)
+    needs = _Needs(manifest, options, width, others, url_bytes, held_out)
     least = needs.fixed + needs.group(group)
     copied = -(-entries * needs.copy // max(manifest.nnz, 1))
     if not SOLVERS[options.solver].l1:
         copied = needs.copies(copied)
     elif entries >= manifest.nnz:
         copied += PRODUCTS_BYTES
-    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.final_models)
+    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.least)
     spare = options.memory_bytes - needed
     if spare < 0:
         raise MemoryBudgetError(
@@ -179,9 +193,9 @@ def plan_again(
             f"{enough(needed)} that the run to resume needs",
             f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
         )
-    held_out = spare // 2 if options.evaluate is not None else 0
-    pinned = max(spare - held_out - needs.mapped, 0)
-    return MemoryPlan(group, pinned, held_out, newton, hessian, entries)
+    for_rows = _share_of_rows(options, spare, held_out)
+    pinned = max(spare - (0 if held_out else for_rows) - needs.mapped, 0)
+    return MemoryPlan(group, pinned, for_rows, newton, hessian, entries)
 
 
 def weight_bytes(manifest: Manifest) -> int:
@@ -216,6 +230,8 @@ class _Needs:
     fixed : int               what does not depend on the group: the program; weight vectors, but
                               for Newton steps; what L1 regularisation has of all rows
     newton, hessian : int     vectors of Newton steps, and the Hessian of each model
+    least : int               what is needed before and after training: `final_models`, or the
+                              program while held-out rows are read
     final_models : int        the program, while it makes models of what was trained, if features
                               were renumbered: with their indices, a sorted copy, and their file
     mapped : int              alpha, and which models have a row in their working set: files, of
@@ -229,7 +245,13 @@ class _Needs:
     """
 
     def __init__(
-        self, manifest: Manifest, options: TrainOptions, width: int, others: int, url_bytes: int
+        self,
+        manifest: Manifest,
+        options: TrainOptions,
+        width: int,
+        others: int,
+        url_bytes: int,
+        held_out: RowsHeldOut | None,
     ) -> None:
         self._manifest, self._options, self._width, self._others = manifest, options, width, others
         solver, n, d = SOLVERS[options.solver], manifest.n_rows, manifest.n_features
@@ -244,12 +266,16 @@ class _Needs:
         self._program = PROCESS_BYTES + url_bytes + _manifest_bytes(manifest)
         self._trained = vectors * width
         self._vectors = vectors * trained + others * model_bytes(manifest)
-        self.fixed = self._program + self._vectors
+        self._held_out = held_out.bytes if held_out else 0
+        self.fixed = self._program + self._vectors + self._held_out
         self.newton = of_newton * trained
         self.hessian = 8 * (d + 1) ** 2 * width
         one_cost = self._models // len(options.costs) if options.costs else 0  # see `Outcome`
         made_from = max(trained + 12 * d, one_cost)
-        self.final_models = self._program + self._models + made_from if manifest.renumbered else 0
+        self._made_from = self._models + made_from if manifest.renumbered else 0
+        self.final_models = self._program + self._held_out + self._made_from
+        reading = self._program - url_bytes + held_out.reading_bytes if held_out else 0
+        self.least = max(self.final_models, reading)
         self.mapped = 0 if solver.l1 else (8 * width + 2 * has_passes(options)) * n
         self.copy = working_set_bytes(manifest, n, manifest.nnz)
         if solver.l1:
@@ -310,6 +336,7 @@ class _Needs:
         manifest, n_blocks = self._manifest, len(self._manifest.blocks)
         budget, blocks = self._options.memory_bytes, self.group(max(group, 1))
         needed = self.fixed + blocks
+        rows = f"held-out rows {format_size(self._held_out)}, " if self._held_out else ""
         too_small = (
             f"the budget of {exact_size(budget)} is too small: the program takes "
             f"{format_size(self._program)}, "
@@ -320,18 +347,24 @@ class _Needs:
             if self.fixed > budget:  # whatever blocks take
                 smaller = ""
             raise MemoryBudgetError(
-                f"{too_small}{self._trained} weight vectors of "
+                f"{too_small}{rows}{self._trained} weight vectors of "
                 f"{counted(manifest.n_features, 'feature')}{others} {format_size(self._vectors)}, "
                 f"and {max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of "
                 f"the next group, {format_size(blocks)}",
-                f"give --memory {enough(max(needed, self.final_models))} or more" + smaller,
+                f"give --memory {enough(max(needed, self.least))} or more" + smaller,
             )
         if self.final_models > budget:
             raise MemoryBudgetError(
-                f"{too_small}{self._width + self._others} weight vectors of a model of "
+                f"{too_small}{rows}{self._width + self._others} weight vectors of a model of "
                 f"{counted(manifest.dimension, 'feature')} {format_size(self._models)}, and what "
                 f"they are made from, of the {manifest.n_features} features that occur, "
-                f"{format_size(self.final_models - self._program - self._models)}",
-                f"give --memory {enough(self.final_models)} or more, or split with --hash-bits",
+                f"{format_size(self._made_from - self._models)}",
+                f"give --memory {enough(self.least)} or more, or split with --hash-bits",
+            )
+        if self.least > budget:
+            raise MemoryBudgetError(
+                f"{too_small}and held-out rows, while they are read, "
+                f"{format_size(self.least - self._program)}",
+                f"give --memory {enough(self.least)} or more",
             )
         return budget - needed

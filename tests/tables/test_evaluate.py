@@ -48,7 +48,7 @@ def test_the_budget_that_the_guide_names_is_the_least(tmp_path):
     store = make_store(tmp_path, make_table())
     how = TrainOptions(evaluate=str(test), threads=2, memory_bytes=least)
     train(store, how)
-    with pytest.raises(MemoryBudgetError, match="next to training"):
+    with pytest.raises(MemoryBudgetError, match="held-out rows, while they are read"):
         train(store, replace(how, memory_bytes=least - (1 << 20)))
 
 

@@ -1,12 +1,16 @@
 import math
+import os
+import re
+import threading
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from blocklinear.errors import InputError, MemoryBudgetError, StorageError, UsageError
-from blocklinear.events import OuterIteration, SlowlyConverging
+from blocklinear.events import BlockStep, OuterIteration, SlowlyConverging
 from blocklinear.ingest.split import split
+from blocklinear.memory import parse_size
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import SplitOptions, TextOptions, TrainOptions
 from blocklinear.training import held_out, train
@@ -136,6 +140,58 @@ def test_rows_that_do_not_fit(make):
     with pytest.raises(MemoryBudgetError, match="take more than the") as caught:
         HeldOut(str(path), store, made, options, held_out.bytes - 1)
     assert caught.value.exit_code == 7
+
+
+@pytest.fixture
+def rows_of_a_label(tmp_path):
+    """A store whose groups take 6 MB at most, and a file of rows that take 2 MB."""
+    text = "".join(f"{k % 2} {k % 2 + 1}:1\n" for k in range(40_000))
+    path = tmp_path / "held_out.svm"
+    path.write_text(text + text[: len(text) // 2])
+    return split_text(tmp_path, text, blocks=4), path
+
+
+def steps_of(store, **options):
+    """How many groups one outer iteration has; rows are scored at its end."""
+    heard = Heard()
+    how = TrainOptions(gap=1e-12, threads=1, **({"max_outer": 1} | options))
+    train(store, how, heard)
+    assert heard.of(OuterIteration)[-1].accuracy == 1.0
+    return heard.of(BlockStep)[-1].total
+
+
+def test_large_held_out_rows_make_groups_smaller_or_name_a_budget(rows_of_a_label):
+    """No amount was named, and a larger budget went to larger groups."""
+    store, path = rows_of_a_label
+    with pytest.raises(MemoryBudgetError, match=r"held-out rows 2\.06M") as caught:
+        steps_of(store, evaluate=str(path), memory_bytes=82 << 20)
+    named = parse_size(re.search(r"give --memory (\S+) or more", caught.value.fix)[1])
+    steps = [
+        steps_of(store, evaluate=str(path), memory_bytes=named + (k << 20), restart=True)
+        for k in range(8)
+    ]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[0] > steps[-1] == 1
+
+
+def test_a_run_with_large_held_out_rows_is_resumed(rows_of_a_label):
+    store, path = rows_of_a_label
+    how = {"evaluate": str(path), "memory_bytes": 86 << 20, "max_outer": 2}
+    steps = steps_of(store, **how)
+    assert steps > 1
+    assert steps_of(store, **(how | {"max_outer": 4}), resume=True) == steps
+
+
+def test_large_held_out_rows_of_a_stream_are_refused(rows_of_a_label, tmp_path):
+    """They cannot be read again, with smaller groups."""
+    store, path = rows_of_a_label
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writing.start()
+    with pytest.raises(MemoryBudgetError, match=r"take more than the .*\n.*name a file"):
+        steps_of(store, evaluate=str(pipe), memory_bytes=86 << 20)
+    writing.join()
 
 
 def test_reading_and_the_rows_share_the_budget(make, monkeypatch):

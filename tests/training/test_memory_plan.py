@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.memory import PROCESS_BYTES, enough, parse_size
+from blocklinear.memory import PROCESS_BYTES, RowsHeldOut, enough, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES, sample_entries
 from blocklinear.training import memory_plan, train
@@ -169,14 +169,19 @@ def test_a_budget_that_holds_little_more_than_is_needed(large, options):
 @pytest.mark.parametrize("width", [1, 2, 9])
 @pytest.mark.parametrize("others", [0, 20])
 @pytest.mark.parametrize("url_bytes", [0, 5 * MIB])
-def test_the_budget_that_a_refused_plan_names_is_enough(large, group, width, others, url_bytes):
+@pytest.mark.parametrize("rows", [None, RowsHeldOut(50 * MIB, 60 * MIB), RowsHeldOut(1, 150 * MIB)])
+def test_the_budget_that_a_refused_plan_names_is_enough(
+    large, group, width, others, url_bytes, rows
+):
     """As it is read from the message; every plan of a size is tried."""
-    sizes = width, others, url_bytes
+    sizes = width, others, url_bytes, rows
     for n_blocks, n_features, memory in product(
         (1, 2, 7, 40), (1, 1000, 131_071, 131_072, 5_000_000), (1, 110, 140, 300)
     ):
         manifest = store_of(large, n_blocks, n_features)
-        options = TrainOptions(group=group, memory_bytes=memory * MIB)
+        options = TrainOptions(
+            group=group, memory_bytes=memory * MIB, evaluate="rows.svm" if rows else None
+        )
         try:
             plan_memory(manifest, options, *sizes)
         except MemoryBudgetError as error:
