@@ -205,6 +205,8 @@ class TextOptions:
     @property
     def index_stop(self) -> int:
         """No index of an input to be trained on is as large."""
+        if self.hash_bits:
+            return 1 << self.hash_bits
         return min(self.feature_limit + 1, 1 << 32)
 
     @property

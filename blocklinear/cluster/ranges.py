@@ -156,7 +156,7 @@ class _Range:
         self._numbering: Numbering | None = None
         if job.options.renumber:
             none = np.empty(0, np.uint32)
-            self._numbering = Numbering(options.memory_bytes, options.index_stop, none)
+            self._numbering = Numbering(options, none)
         self._n_rows, self._nnz, self._max_index = 0, 0, -1
 
     def read(self, first_row: int) -> RangeReport:

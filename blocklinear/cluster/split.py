@@ -296,7 +296,7 @@ class _Split:
     def _number_first(self) -> None:
         """Count the features of the first rows, and number them."""
         text = self._options.text
-        numbering = Numbering(text.memory_bytes, text.index_stop, None, self._plan.held_entries)
+        numbering = Numbering(text, None, self._plan.held_entries)
         self._numbering = numbering
         options = replace(
             text, max_features=text.feature_limit, expect_rows=None, expect_sha256=None,

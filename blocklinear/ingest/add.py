@@ -181,7 +181,7 @@ def ingest_into(
     m, numbering = old.manifest, None
     if m.renumbered:
         known = read_features(old.folder, m)
-        numbering = Numbering(how.text.memory_bytes, how.text.index_stop, known)
+        numbering = Numbering(how.text, known)
         del known  # it is used up
     return Ingestion(
         old.blocks_folder, plan, how, listener, m.next_row, first, m.labels, m.features, numbering,

@@ -6,6 +6,7 @@ and then in the order in which they appear: then the entries that rows have in c
 and gaps between numbers take fewer bytes. Nothing outside a store shows these numbers.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels.blocks import features
-from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
+from blocklinear.memory import (
+    PROCESS_BYTES,
+    enough,
+    exact_size,
+    format_size,
+    parse_size,
+    spare_bytes,
+)
+from blocklinear.options import TextOptions
 from blocklinear.pages import Pages
 from blocklinear.text import Decimals, Rows
 
@@ -152,8 +161,8 @@ class Numbering:
 
     Parameters
     ----------
-    memory_bytes : int        budget of the process
-    stop : int                all indices are below: rows with others are not to be given
+    text : TextOptions        budget of the process; rows with indices that these options refuse are
+                              not to be given
     known : uint32[n] or None           indices of the features that have a number, by these; used
                               up. None where a store begins: then the first rows are held back until
                               their features are counted
@@ -161,17 +170,17 @@ class Numbering:
     """
 
     def __init__(
-        self, memory_bytes: int, stop: int, known: Indices | None = None, most_held: int = 1 << 20
+        self, text: TextOptions, known: Indices | None = None, most_held: int = 1 << 20
     ) -> None:
-        self._memory_bytes, self._most_held = memory_bytes, most_held
+        self._text, self._most_held = text, most_held
         self._held: list[Rows] | None = [] if known is None else None
         self._n_rows = self._nnz = 0
         self.n_known = 0 if known is None else len(known)
-        indices, capacity = _NONE if known is None else known, map_bytes(memory_bytes)
+        indices, capacity = _NONE if known is None else known, map_bytes(text.memory_bytes)
         taken = _table_bytes(indices)
         if taken > capacity:
             raise self._too_large(self.n_known, taken)
-        self._table = Table(indices, max(stop, _stop(indices)), capacity)
+        self._table = Table(indices, max(text.index_stop, _stop(indices)), capacity)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -248,20 +257,39 @@ class Numbering:
         try:
             self._table.extend(indices, chosen)
         except TableFullError:
-            taken = map_bytes(self._memory_bytes)
+            taken = map_bytes(self._text.memory_bytes)
             raise self._too_large(len(self), taken, 2 * taken) from None
 
     def _too_large(self, n_features: int, taken: int, wanted: int = 0) -> MemoryBudgetError:
-        """Return what says that a table takes too much, and a budget that holds `wanted` of it."""
-        least = max(taken, wanted)
-        said = "all that" if wanted else "more than"
+        """Return what says that a table takes too much, and a budget that holds `wanted` of it.
+
+        It also names the budget that holds whatever follows, which is the only one for hashes: they
+        are in all parts of the table.
+        """
+        least = PROCESS_BYTES + max(taken, wanted) / MAP_SHARE
+        said, fits_all = "all that" if wanted else "more than", enough(_budget_of_all(self._text))
+        all_held = "holds the numbers of all features that there may be"
+        advice = f"{fits_all}, which {all_held}"
+        if not self._text.hash_bits and parse_size(fits_all) > least:
+            follow = "as rows that follow may have other features"
+            advice = f"{enough(least)} or more, {follow}: {fits_all} {all_held}"
         return MemoryBudgetError(
             f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
-            f"{said} the budget of {exact_size(self._memory_bytes)} leaves for it next to the "
+            f"{said} the budget of {exact_size(self._text.memory_bytes)} leaves for it next to the "
             f"program, which takes {format_size(PROCESS_BYTES)}, and the rows on their way",
-            f"give --memory {enough(PROCESS_BYTES + least / MAP_SHARE)} or more, as rows that "
-            "follow may have other features; or split with --hash-bits, or fewer of them",
+            f"give --memory {advice}; or split with --hash-bits, or fewer of them",
         )
+
+
+def _budget_of_all(text: TextOptions) -> int:
+    """Return the least budget, in whole MiB, whose table holds all features that it allows."""
+
+    def holds(mib: int) -> bool:
+        larger = replace(text, memory_bytes=mib << 20)
+        n_pages = -(-larger.index_stop // features.PAGE)
+        return map_bytes(larger.memory_bytes) >= n_pages * _PAGE_BYTES
+
+    return bisect_left(range(1 << 20), True, lo=1, key=holds) << 20
 
 
 def _cut(rows: Rows, start: int, stop: int) -> Rows:

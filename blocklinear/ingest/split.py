@@ -200,7 +200,7 @@ def ingestion_of(staging: Path, options: SplitOptions, plan: Plan, listener: Lis
     """Return what takes in the rows of a new store."""
     text, numbering = options.text, None
     if options.renumber:
-        numbering = Numbering(text.memory_bytes, text.index_stop, None, plan.held_entries)
+        numbering = Numbering(text, None, plan.held_entries)
     return Ingestion(staging / BLOCKS_NAME, plan, options, listener, numbering=numbering)
 
 

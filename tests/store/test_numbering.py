@@ -40,6 +40,7 @@ from .build import (
 from .test_manifest import inner, seal
 
 MEMORY = 256 << 20
+ANY = small_text_options(memory_bytes=MEMORY, max_features=1 << 32)
 
 
 def features_of(store):
@@ -98,7 +99,7 @@ def test_how_rows_are_cut_into_pieces_does_not_matter(looked_up, most_held):
     lines = growing_text(60)
     expected = None
     for size in (60, 1, 7):
-        numbers = Numbering(MEMORY, 1 << 32, None, most_held)
+        numbers = Numbering(ANY, None, most_held)
         found = []
         for start in range(0, len(lines), size):
             rows = rows_of(b"".join(lines[start : start + size]))
@@ -117,7 +118,7 @@ def test_how_rows_are_cut_into_pieces_does_not_matter(looked_up, most_held):
 
 def test_what_was_numbered_since_it_was_looked_up():
     """Others read the table while it grows: what they miss is found by the one who writes."""
-    numbers = Numbering(MEMORY, 10, np.array([7], np.uint32))
+    numbers = Numbering(ANY, np.array([7], np.uint32))
     early = [numbers.look_up(rows_of(b"1 3:1 7:1 9:1\n")) for _ in range(2)]
     assert early[1].missing.tolist() == [0, 2]
     found = [rows for piece in early for rows in numbers.numbered(piece)]
@@ -129,7 +130,7 @@ def test_what_was_numbered_since_it_was_looked_up():
 def test_rows_that_are_longer_than_a_chunk(tmp_path, chunk_entries):
     """They are sorted where they lie."""
     lines = growing_text(50)
-    numbers = Numbering(MEMORY, 1 << 32)
+    numbers = Numbering(ANY)
     manifest = write_batch(
         tmp_path / "s", [b"".join(lines)], Plan(2, np.inf, chunk_entries), numbering=numbers
     )
@@ -437,8 +438,24 @@ def test_writing_the_numbers_of_many_features_takes_little_memory(tmp_path):
 def test_a_budget_that_is_named_holds_the_features_of_the_store():
     """One that held twice as much as the last one was named, again and again."""
     known = np.arange(0, 5_000_000, 9, dtype=np.uint32)
+    text = small_text_options(memory_bytes=90 << 20, max_features=10_000_000)
     with pytest.raises(MemoryBudgetError, match="after 555556 features the table") as caught:
-        Numbering(90 << 20, 5_000_000, known.copy())
+        Numbering(text, known.copy())
     least = int(re.search(r"--memory (\d+)M", caught.value.fix)[1])
     assert 160 < least < 200
-    assert len(Numbering(least << 20, 5_000_000, known.copy())) == len(known)
+    text = replace(text, memory_bytes=least << 20)
+    assert len(Numbering(text, known.copy())) == len(known)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_features": 2_000_000}, {"hash_bits": 21}], ids=str)
+def test_a_budget_that_is_named_holds_all_features_that_there_may_be(limits):
+    """Each one that was named held twice as much as the last one, where hashes are all there."""
+    text = small_text_options(memory_bytes=82 << 20, **limits)
+    with pytest.raises(MemoryBudgetError) as caught:
+        Numbering(text).extend(np.arange(text.index_stop, dtype=np.uint32))
+    named = re.search(r"(\d+)M(?:, which)? holds the numbers of all", caught.value.fix)[1]
+    assert ("or more" in caught.value.fix) == (not text.hash_bits)
+    text = replace(text, memory_bytes=int(named) << 20)
+    numbers = Numbering(text)
+    numbers.extend(np.arange(text.index_stop, dtype=np.uint32))
+    assert len(numbers) == text.index_stop

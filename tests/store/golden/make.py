@@ -64,7 +64,8 @@ def write(folder: Path, compression: str, version: int) -> None:
     """Write a store of three blocks, with nothing in it that depends on time or place."""
     weighted, renumbered, named, of_tables = (bool((version - 1) & bit) for bit in (1, 2, 4, 8))
     order = np.array(TABLE_ORDER if of_tables else ORDER, np.uint32)
-    numbering = Numbering(256 << 20, 1 << 32, order.copy()) if renumbered else None
+    text = TextOptions(threads=1, memory_bytes=256 << 20, max_features=1 << 32)
+    numbering = Numbering(text, order.copy()) if renumbered else None
     (folder / "blocks").mkdir(parents=True)
     options = SplitOptions(
         text=TextOptions(threads=1, memory_bytes=256 << 20),
