@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from training.free_bias import free_problem
-from training.small import Heard, Problem, newton_after, outcome, random_problem, split_problem
+from training.small import (
+    Heard,
+    Problem,
+    newton_after,
+    outcome,
+    random_problem,
+    split_problem,
+    split_text,
+)
 
 from blocklinear import SplitOptions, TrainOptions, split, train, train_grid
 from blocklinear.errors import StoppedError, UsageError
@@ -47,6 +55,17 @@ def classes(n_classes, n_rows=120, seed=3):
 
 
 # -- The optimum
+
+
+def test_it_ends_where_steps_go_back_and_forth(tmp_path):
+    """Both points have the same P, and a gap that is rounding's: it went on to the limit."""
+    store = split_text(tmp_path, "10000 1:-10000\n")
+    options = TrainOptions(solver=11, cost=1e6, method="newton", gap=1e-6, max_outer=200)
+    model = train(store, options)
+    assert model.metadata["stopped"].endswith("where rounding ends it")
+    assert model.metadata["outer_iterations"] < 20
+    assert model.metadata["certificate"]["gap"] < 1e-3
+    assert model.weights[0, 0] == pytest.approx(-1.0, rel=1e-4)
 
 
 @each_solver

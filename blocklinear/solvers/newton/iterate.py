@@ -116,9 +116,11 @@ class NewtonIterate(Iterate):
         """Move to the trial if the step ends there, and look for a direction; else try another."""
         proof = self._prove(found)
         last = self.certificate
-        if last is not None and not self._ends(found, proof.primal, last.primal):
-            self.new = False
-            return
+        if last is not None:
+            ends = self._ends(found, proof.primal, last.primal)
+            if not ends or not self._is_better(found, proof, last):
+                self.new, self.final = False, self.final or ends
+                return
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
         self.w[:] = self.trial
         self._expand(found)
@@ -126,6 +128,16 @@ class NewtonIterate(Iterate):
             self._double_the_bias()
         else:
             self._look(found.hessian)
+
+    def _is_better(self, found: PassSums, proof: Certificate, last: Certificate) -> bool:
+        """Return whether the trial is better than the point reached in anything.
+
+        If it is not, rounding ends it: steps would go back and forth between such points.
+        """
+        if proof.primal < last.primal or proof.gap < last.gap:
+            return True
+        gradient = self._gradient_at(found)
+        return math.sqrt(dot(gradient, gradient)) < self.violation
 
     def _double_the_bias(self) -> None:
         """Try a bias twice as large, and w = 0: where all alpha have one sign nothing holds it.
@@ -186,10 +198,14 @@ class NewtonIterate(Iterate):
 
     def _slope_at(self, found: PassSums) -> float:
         """Return the slope along the step at the trial."""
-        v = self.trial - found.pull
+        return float(dot(self._gradient_at(found), self._direction))
+
+    def _gradient_at(self, found: PassSums) -> Floats:
+        """Return the gradient at the trial, float64[n]."""
+        gradient: Floats = self.trial - found.pull
         if not self._regularizes_bias:
-            v[-1] = -found.pull[-1]
-        return float(dot(v, self._direction))
+            gradient[-1] = -found.pull[-1]
+        return gradient
 
     def _expand(self, found: PassSums) -> None:
         """Take over the gradient and the diagonal of the Hessian at the trial."""
