@@ -150,6 +150,8 @@ def check_types(options: Any) -> None:
     kind: type = type(options)
     for name, hint in _hints(kind).items():
         value = getattr(options, name)
+        if type(value) in _choices(hint):
+            continue
         try:
             taken = _taken(value, hint)
         except TypeError:
@@ -166,6 +168,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
+@cache
 def _choices(hint: Any) -> tuple[Any, ...]:
     """Return the types of a union, or the one that `hint` is."""
     return get_args(hint) if isinstance(hint, types.UnionType) else (hint,)

@@ -77,11 +77,11 @@ def translated(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_aliases(kind: Kind) -> Kind:
     """Let a dataclass of options take `ALIASES`, and refuse unknown keywords in a sentence."""
-    made = kind.__init__  # type: ignore[misc]
+    made, known = kind.__init__, names_of(kind)  # type: ignore[misc]
 
     @functools.wraps(made)
     def init(self: Any, *values: Any, **settings: Any) -> None:
-        refuse_unknown(settings, names_of(kind), kind.__name__)
+        refuse_unknown(settings, known, kind.__name__)
         made(self, *values, **translated(settings))
 
     kind.__init__ = init  # type: ignore[misc]

@@ -66,7 +66,7 @@ class Job:
             raise StorageError(f"{path}: ends early", "start the run anew")
         return found
 
-    def parts(self, manifest: Manifest, outer: int) -> list[Blocks]:
+    def parts(self, manifest: Manifest, outer: int) -> tuple[Blocks, ...]:
         """Return the blocks of each part in a round."""
         return parts_of_round(self.options.seed, outer, len(manifest.blocks), self.n_parts)
 

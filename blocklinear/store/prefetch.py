@@ -19,6 +19,7 @@ from blocklinear.store.store import BlockStore
 DECODED_AT_ONCE = 2
 """Blocks that a group is decoded from at a time, where nothing says that there is room for more."""
 _POLL_S = 0.1  # between calls of what is to be called meanwhile
+_Loading = Future[tuple[Group, float]]
 _MOST_SQUARED = 1.6e308
 """What x'x of a row is below in training: B**2 comes on top. Text is refused a little earlier."""
 
@@ -91,7 +92,7 @@ class GroupLoader:
         self._current: Group | None = None  # last yielded, still whole
         self._used = 0  # the buffer that holds it
         self._while_waiting: Callable[[], None] | None = None
-        self._expected: tuple[tuple[int, ...], Future[tuple[Group, float]]] | None = None
+        self._expected: tuple[tuple[int, ...], _Loading] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +180,7 @@ class GroupLoader:
             self._expect(order[place + 1 :])
             yield Loaded(group, load_s, wait_s)
 
-    def _await(self, coming: Future[tuple[Group, float]]) -> tuple[Group, float]:
+    def _await(self, coming: _Loading) -> tuple[Group, float]:
         while not wait([coming], _POLL_S).done:
             if self._while_waiting is not None:
                 self._while_waiting()
@@ -197,4 +198,17 @@ class GroupLoader:
             if self._expected is not None:  # in vain
                 self._await(self._expected[1])
             following = order[1] if len(order) > 1 and not self.whole else ()
-            self._expected = order[0], self._ahead.submit(self._load, order[0], following)
+            load = self._load_here if now and self._pinned(order[0]) else self._load_ahead
+            self._expected = order[0], load(order[0], following)
+
+    def _pinned(self, blocks: tuple[int, ...]) -> bool:
+        return all(self._store.manifest.blocks[block].name in self.pins for block in blocks)
+
+    def _load_ahead(self, blocks: tuple[int, ...], following: tuple[int, ...]) -> _Loading:
+        return self._ahead.submit(self._load, blocks, following)
+
+    def _load_here(self, blocks: tuple[int, ...], following: tuple[int, ...]) -> _Loading:
+        """Copy decoded blocks in the thread that waits for them: another one gains nothing."""
+        done = _Loading()
+        done.set_result(self._load(blocks, following))
+        return done

@@ -68,8 +68,7 @@ class Times:
 
     def plus(self, other: "Times") -> "Times":
         """Return the sums of both."""
-        both = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
-        return Times(*map(sum, both))
+        return Times(**{name: of + getattr(other, name) for name, of in vars(self).items()})
 
     def add(self, loaded: Loaded) -> None:
         """Add what loading a group took, if it had to be loaded."""

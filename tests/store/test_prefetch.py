@@ -6,6 +6,7 @@ from programs import GUARD_S
 
 from blocklinear.errors import DamagedError, InputError
 from blocklinear.store import blocks, prefetch
+from blocklinear.store.groups import Pins
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.text import norms
 
@@ -38,6 +39,18 @@ def test_groups_hold_the_rows_of_their_blocks(store, group, threads, pin_bytes):
                 before = visit
                 seen |= rows
             assert seen == all_rows(store.folder, store.manifest)
+
+
+def test_what_is_in_memory_is_copied_without_another_thread(store):
+    """A worker of a cluster has a loader for each task, and its blocks for the whole run."""
+    pins = Pins(1 << 30)
+    for expected in (True, False):
+        with GroupLoader(store, 3, 1, pins=pins) as loader:
+            for loaded in loader.stream([(4, 0, 5)]):
+                rows = rows_in(of_input(store, loaded.group))
+                assert rows == rows_in(load(store.folder, store.manifest, (4, 0, 5)))
+            named = {thread.name.split("_")[0] for thread in threading.enumerate()}
+            assert ("load" in named) == expected
 
 
 @pytest.mark.parametrize(("beyond", "expected"), [(-1, True), (0.4, True), (0.6, False)])

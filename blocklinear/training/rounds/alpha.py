@@ -15,6 +15,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -34,7 +35,8 @@ Blocks = tuple[int, ...]
 _MARK = int.from_bytes(b"BLalpha1", "little")
 
 
-def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[Blocks]:
+@lru_cache(maxsize=8)
+def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> tuple[Blocks, ...]:
     """Return the blocks of each part in a round, from 1, whose numbers differ by at most one.
 
     Parts that stay the same stall: each solves its own rows and forgets what all have in common
@@ -42,9 +44,9 @@ def parts_of_round(seed: int, outer: int, n_blocks: int, n_parts: int) -> list[B
     are drawn anew).
     """
     if n_parts == 1:  # a worker that holds all of them need not load them again
-        return [tuple(range(n_blocks))]
+        return (tuple(range(n_blocks)),)
     order = block_order(seed, outer, n_blocks)
-    return [tuple(part.tolist()) for part in np.array_split(order, n_parts)]
+    return tuple(tuple(part.tolist()) for part in np.array_split(order, n_parts))
 
 
 @dataclass(frozen=True)
