@@ -1,5 +1,6 @@
 """A cluster that does each task at once, in this thread: as a client of Dask's, and much faster."""
 
+import functools
 import inspect
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def _resolved(argument):
     return argument.result() if isinstance(argument, Future) else argument
 
 
+@functools.cache
+def parameters(function):
+    """Return the names of the parameters, which Dask must be able to tell, too."""
+    return list(inspect.signature(function).parameters)
+
+
 class SerialClient:
     """Runs tasks on workers by turns.
 
@@ -57,7 +64,7 @@ class SerialClient:
         self, function, *arguments, key, pure, workers=None, allow_other_workers=False, priority=0
     ):
         assert not pure
-        assert list(inspect.signature(function).parameters)
+        assert parameters(function)
         self._current = workers[0] if workers else self._addresses[0]
         self.ran.append((function.__name__, self._current))
         try:
