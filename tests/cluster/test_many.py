@@ -1,5 +1,7 @@
 """Several classes, a grid of C and cross-validation on workers: each model as on one machine."""
 
+import functools
+
 import numpy as np
 import pytest
 from effort import EXTENSIVE
@@ -35,6 +37,18 @@ def classes(tmp_path_factory):
     return of
 
 
+@pytest.fixture(scope="module")
+def alone(classes):
+    """Return what one machine makes of a problem of several classes."""
+
+    @functools.cache
+    def of(n_classes, solver):
+        problem, store = classes(n_classes, solver)
+        return blocklinear.train(store, problem.options(gap=1e-6, restart=True), Heard())
+
+    return of
+
+
 def trained(store, client, problem, listener=None, parts=3, **options):
     chosen = problem.options(**({"gap": 1e-3, "restart": not options.get("resume")} | options))
     listener = Heard() if listener is None else listener
@@ -51,10 +65,10 @@ def grid(store, client, listener=None, halt=lambda: False, costs=COSTS, parts=3,
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize(("n_classes", "solver"), [(3, 3), (3, 1), (3, 7), (9, 3), (22, 1)])
-def test_each_class_is_at_its_optimum(two, classes, n_classes, solver, parts):
+def test_each_class_is_at_its_optimum(two, classes, alone, n_classes, solver, parts):
     """With 22 classes, columns of weights are padded on workers."""
     problem, store = classes(n_classes, solver)
-    here = blocklinear.train(store, problem.options(gap=1e-6, restart=True), Heard())
+    here = alone(n_classes, solver)
     there = trained(store, two, problem, parts=parts)
     assert there.metadata["certificate"]["gap"] <= 1e-3
     optimum, primal = (m.metadata["certificate"]["primal"] for m in (here, there))
@@ -101,17 +115,6 @@ def test_a_grid(two, store, parts):
         assert problem.primal_of(model) <= problem.optimum() * 1.00101
 
 
-def test_bits_do_not_depend_on_workers(two, three, store, classes):
-    assert grid(store, two)[0] == grid(store, three)[0]
-    problem, store = classes(9)
-    one, other = (bits(trained(store, client, problem)) for client in (two, three))
-    assert one == other
-
-
-def test_dask_does_the_same(cluster, two, store):
-    assert grid(store, cluster)[0] == grid(store, two)[0]
-
-
 @pytest.fixture(scope="module")
 def expected(store, tmp_path_factory):
     """Return what comes of a grid, and how many tasks it takes, for a number of parts."""
@@ -123,6 +126,17 @@ def expected(store, tmp_path_factory):
             return grid(store, client, parts=parts)[0], len(client.ran)
 
     return {parts: of(parts) for parts in (1, 3)}
+
+
+def test_bits_do_not_depend_on_workers(two, three, store, expected, classes):
+    assert grid(store, three)[0] == expected[3][0]
+    problem, store = classes(9)
+    one, other = (bits(trained(store, client, problem)) for client in (two, three))
+    assert one == other
+
+
+def test_dask_does_the_same(cluster, store, expected):
+    assert grid(store, cluster)[0] == expected[3][0]
 
 
 @pytest.mark.parametrize("share", np.linspace(0.0, 0.999, 16 if EXTENSIVE else 5).round(3))
