@@ -237,13 +237,12 @@ def test_a_first_outer_iteration_that_ends_early_is_resumed_with_the_same_bits(
     tmp_path, monkeypatch, solver, classes
 ):
     monkeypatch.setattr(weight_vectors, "PAUSE", 0)
-    stores = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        store = split_text(tmp_path / name, rows(1, 150, 12, classes), 10)
-        train(store, how(solver, group=1))
-        stores.append(more(store, rows(2, 15, 12, classes), "more", 1))
-    early = []
+    (tmp_path / "a").mkdir()
+    store = split_text(tmp_path / "a", rows(1, 150, 12, classes), 10)
+    train(store, how(solver, group=1))
+    store = more(store, rows(2, 15, 12, classes), "more", 1)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    stores, early = [store, BlockStore.open(tmp_path / "b" / store.folder.name)], []
     for gap in (0.6, 0.3, 0.1, 0.03):
         options = how(solver, group=1, gap=gap, warm_start=True, run=f"warm{gap}")
         for store in stores:
