@@ -24,6 +24,7 @@ from blocklinear.events import OuterIteration
 from blocklinear.training.rounds import files as round_files
 
 from .conftest import cluster_of
+from .serial import SerialClient
 
 ROUNDS, PARTS = 4, 3
 SUM = PARTS + PARTS - 1
@@ -44,10 +45,18 @@ def bits(model):
 
 @pytest.fixture(scope="module")
 def expected(store, tmp_path_factory):
-    from .serial import SerialClient
+    return _undisturbed(store, tmp_path_factory, PARTS)
 
+
+@pytest.fixture(scope="module")
+def expected_of_one_part(store, tmp_path_factory):
+    return _undisturbed(store, tmp_path_factory, 1)
+
+
+def _undisturbed(store, tmp_path_factory, parts):
     with pytest.MonkeyPatch.context() as patch:
-        return bits(trained(store, SerialClient(2, tmp_path_factory.mktemp("s"), patch)))
+        client = SerialClient(2, tmp_path_factory.mktemp("s"), patch)
+        return bits(trained(store, client, parts=parts))
 
 
 class Broken(Exception):
@@ -75,9 +84,8 @@ def test_a_client_that_dies_anywhere(serial, store, expected, at):
 
 
 @pytest.mark.parametrize("at", range(1 + ROUNDS * 3 + 1))
-def test_a_client_that_dies_anywhere_with_one_part(serial, store, at):
-    expected = bits(trained(store, serial(2), parts=1))
-    client = serial(2)
+def test_a_client_that_dies_anywhere_with_one_part(serial, store, expected_of_one_part, at):
+    expected, client = expected_of_one_part, serial(2)
     client.before = failing_once(at, Broken("at a task"))
     with pytest.raises(Broken):
         trained(store, client, parts=1)

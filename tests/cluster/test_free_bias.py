@@ -1,5 +1,7 @@
 """A bias that is not regularised, on workers: the optimum of one machine, certified."""
 
+import functools
+
 import pytest
 from training.classes import several_classes
 from training.free_bias import far_problem, free_optimum, free_primal_of, free_problem
@@ -8,6 +10,7 @@ from training.small import DUAL_SOLVERS, Heard, descent_alone, split_problem
 import blocklinear
 from blocklinear.events import OuterIteration, WarmStarted
 
+from .serial import SerialClient
 from .test_faults import Broken, bits, failing_once
 
 
@@ -65,14 +68,29 @@ def test_bits_do_not_depend_on_workers(two, three, tmp_path, solver):
     assert bits(one) == bits(other)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Return a problem, its store, and what comes of a run of 4 rounds."""
+
+    @functools.cache
+    def of(make, parts):
+        folder = tmp_path_factory.mktemp("undisturbed")
+        problem = free_problem(3, 2) if make is free_problem else far_problem(7)
+        store = split_problem(folder, problem, 6)
+        with pytest.MonkeyPatch.context() as patch:
+            client = SerialClient(2, folder, patch)
+            model = trained(store, client, problem, parts, gap=1e-9, max_outer=4)
+        return problem, store, bits(model)
+
+    return of
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("at", [1, 5, 9, 14, 20, 27])
 @pytest.mark.parametrize("make", [free_problem, far_problem])
-def test_a_client_that_dies(serial, tmp_path, at, parts, make):
-    problem = free_problem(3, 2) if make is free_problem else far_problem(7)
-    store = split_problem(tmp_path, problem, 6)
-    options = {"gap": 1e-9, "max_outer": 4, "parts": parts}
-    expected, client = bits(trained(store, serial(2), problem, **options)), serial(2)
+def test_a_client_that_dies(serial, undisturbed, at, parts, make):
+    problem, store, expected = undisturbed(make, parts)
+    options, client = {"gap": 1e-9, "max_outer": 4, "parts": parts}, serial(2)
     client.before = failing_once(at, Broken("at a task"))
     if parts == 3 or at < 10:
         with pytest.raises(Broken):
