@@ -141,6 +141,18 @@ def total_loss(kind, target, cost, decision, length, state):
     return total
 
 
+@kernel(error_model="numpy")
+def slope_of_loss(kind, target, cost, decision, length, state):
+    """Return the derivative of `total_loss` by `length`."""
+    total = 0.0
+    for i in range(target.shape[0]):
+        C, t, moved = cost[i], target[i], state[i, MOVED]
+        if C != 0.0:
+            f = decision[i] + length * moved
+            total -= losses.primal_alpha(kind, 0.0, t, C, f) * t * moved
+    return total
+
+
 @kernel(fastmath=_SUMS)
 def derivatives(starts, jumps, values, chosen, step, state, v, h):
     """Write v_j and sum_i h_i x_ij**2 of chosen columns to `v` and `h`, float64[m]."""

@@ -253,6 +253,7 @@ def l1_columns(r):
             l1.move_along(state, path, 0.5, 0.5)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.total_loss(*rows, f, 0.5, state)
+        l1.slope_of_loss(*rows, f, 0.5, state)
         assert np.isfinite(moved).all()
         seen = np.zeros(losses.N_SUMS)
         l1.certify_rows(*rows, f, step, 0.5, size, length, 0.0, seen)
@@ -411,6 +412,7 @@ TRIED = {
             "descend_together",
             "expand",
             "total_loss",
+            "slope_of_loss",
             "derivatives",
             "descend",
             "products_along",

@@ -48,6 +48,8 @@ _CYCLE = 5  # passes over the features that violate most, before all are looked 
 _SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
 _SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
+_FLAT = 0.9  # what may be left of the slope where a step ends that had to be shorter
+_MOST_HALVINGS = 40  # of what may be the length
 _SHORTER = 1e-3
 """If no part of a step lowers the primal, the next moves weights by so much of it, at most.
 
@@ -192,12 +194,42 @@ class Descent:
             w = self.w + length * d
             value = self._value(length, w)
             if value <= self.value + _SUFFICIENT * length * slope:
+                if length < 1.0:
+                    length, w, value = self._longer(d, slope, length, w, value)
                 gain = self.value - value
                 self.w, self.value = w, value
                 self.decision += length * self._state[:, kernels.MOVED]
                 break
             length /= 2.0
         return gain, -slope, float(np.abs(d).max(initial=0.0)), left
+
+    def _longer(
+        self, d: Floats, slope: float, length: float, w: Floats, value: float
+    ) -> tuple[float, Floats, float]:
+        """Return a length that leaves little of the slope, with the weights and P there.
+
+        Twice the `length` is too long. To stop at it would be to stop before the margin of a row
+        that is close, behind which P rises steeply; and so would all steps from there on, as no
+        quadratic model has that row.
+        """
+        low, high, at_low = length, 2.0 * length, self._slope_at(length, w, d)
+        for _ in range(_MOST_HALVINGS):
+            if at_low >= _FLAT * slope:
+                break
+            middle = 0.5 * (low + high)
+            further = self.w + middle * d
+            reached, at_middle = self._value(middle, further), self._slope_at(middle, further, d)
+            if at_middle <= 0.0 or reached <= value:
+                low, at_low, w, value = middle, at_middle, further, reached
+            else:
+                high = middle
+        return low, w, value
+
+    def _slope_at(self, length: float, w: Floats, d: Floats) -> float:
+        """Return the slope of P along a step, at so much of it, where weights are `w`."""
+        of_loss = kernels.slope_of_loss(*self._rows.loss, self.decision, length, self._state)
+        signed = np.where(w == 0.0, np.abs(d), np.sign(w) * d)
+        return float(of_loss) + float(dot(self._penalty, signed)) + float(dot(self._ridge * w, d))
 
     @property
     def lost(self) -> float:
