@@ -27,13 +27,15 @@ import contextlib
 import inspect
 import json
 import math
+import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -239,13 +241,10 @@ class Case:
     models: int = 1
     kind: str = "train"
 
-    def count(self, rows: Rows) -> Counts:
-        """Train with each seed; what a case needs before that is not counted."""
-        found = [replace(self, options=replace(self.options, seed=k))._count(rows) for k in SEEDS]
-        return {name: [counts[name] for counts in found] for name in found[0]}
-
-    def _count(self, rows: Rows) -> dict[str, int]:
-        store, options = self._prepared(rows)
+    def count(self, rows: Rows, seed: int) -> dict[str, int]:
+        """Train; what a case needs before that is not counted."""
+        own = replace(self, options=replace(self.options, seed=seed))
+        store, options = own._prepared(rows)
         counter = Counter(options.gap or 0.0)
         with counting(counter):
             if self.kind == "cv":
@@ -317,17 +316,28 @@ def cases() -> list[Case]:
     ]
 
 
-def measure(wanted: Iterable[Case], shown: Callable[[str, float], None]) -> Expected:
-    """Train all, and return the counts of each."""
-    found: Expected = {}
+def measure(wanted: Sequence[Case]) -> tuple[Expected, dict[str, float]]:
+    """Train all, and return the counts of each, and its seconds with all seeds."""
+    with ProcessPoolExecutor(os.cpu_count()) as processes:
+        by_seed = list(processes.map(partial(_with_seed, wanted), SEEDS))
+    found: Expected = {
+        case.name: {what: [of[k][0][what] for of in by_seed] for what in by_seed[0][k][0]}
+        for k, case in enumerate(wanted)
+    }
+    return found, {case.name: sum(of[k][1] for of in by_seed) for k, case in enumerate(wanted)}
+
+
+def _with_seed(wanted: Sequence[Case], seed: int) -> list[tuple[dict[str, int], float]]:
+    """Train all with a seed, and return the counts and the seconds of each."""
+    found = []
     for name in ("training.loop", "selection.cross_validation", "model.predict"):
         import_module(f"blocklinear.{name}")  # counted is what is there
     with tempfile.TemporaryDirectory() as folder:
         rows = Rows(Path(folder))
         for case in wanted:
             began = time.perf_counter()
-            found[case.name] = case.count(rows)
-            shown(case.name, time.perf_counter() - began)
+            counts = case.count(rows, seed)
+            found.append((counts, time.perf_counter() - began))
     return found
 
 
@@ -444,8 +454,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.update and args.only:
         parser.error("--update takes all cases")
     wanted = [case for case in cases() if (args.only or "") in case.name]
-    seconds: dict[str, float] = {}
-    found, known = measure(wanted, seconds.__setitem__), load(args.expected)
+    (found, seconds), known = measure(wanted), load(args.expected)
     if args.verbose:
         header = ("case", *next(iter(found.values()), {}), "seconds")
         rows = [(k, *map(sum, v.values()), round(seconds[k], 2)) for k, v in found.items()]
