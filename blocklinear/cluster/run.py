@@ -27,11 +27,7 @@ from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import begin_anew, converge, plan_with_rows, resumed, stopping
-from blocklinear.training.memory_plan import (
-    MemoryPlan,
-    plan_memory,
-    weight_bytes,
-)
+from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.permutations import some_blocks
 from blocklinear.training.previous import Previous, find_previous

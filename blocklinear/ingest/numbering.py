@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels.blocks import features
-from blocklinear.memory import (
-    PROCESS_BYTES,
-    enough,
-    exact_size,
-    format_size,
-    parse_size,
-    spare_bytes,
-)
+from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size, spare_bytes
 from blocklinear.options import TextOptions
 from blocklinear.pages import Pages
 from blocklinear.text import Decimals, Rows
@@ -267,12 +260,12 @@ class Numbering:
         are in all parts of the table.
         """
         least = PROCESS_BYTES + max(taken, wanted) / MAP_SHARE
-        said, fits_all = "all that" if wanted else "more than", enough(_budget_of_all(self._text))
+        said, fits_all = "all that" if wanted else "more than", _budget_of_all(self._text)
         all_held = "holds the numbers of all features that there may be"
-        advice = f"{fits_all}, which {all_held}"
-        if not self._text.hash_bits and parse_size(fits_all) > least:
+        advice = f"{enough(fits_all)}, which {all_held}"
+        if not self._text.hash_bits and fits_all > least:
             follow = "as rows that follow may have other features"
-            advice = f"{enough(least)} or more, {follow}: {fits_all} {all_held}"
+            advice = f"{enough(least)} or more, {follow}: {enough(fits_all)} {all_held}"
         return MemoryBudgetError(
             f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
             f"{said} the budget of {exact_size(self._text.memory_bytes)} leaves for it next to the "

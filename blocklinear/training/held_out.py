@@ -143,7 +143,7 @@ def _rows(
     path: str, store: BlockStore, options: TrainOptions, room_bytes: int
 ) -> tuple[Iterator[Rows], RowsHeldOut]:
     """Return the rows, and what has to be there for them besides."""
-    manifest, memory_bytes = store.manifest, options.memory_bytes - room_bytes
+    manifest = store.manifest
     if manifest.of_tables:
         from blocklinear.tables.arrow import ARROW_BYTES, TableMemory
         from blocklinear.tables.split import labelled_rows
@@ -162,6 +162,6 @@ def _rows(
         base_of="the store",
         hash_bits=manifest.hash_bits,
         threads=options.threads,
-        memory_bytes=memory_bytes,
+        memory_bytes=options.memory_bytes - room_bytes,
     )
     return iter(read_rows([path], text)), RowsHeldOut(0, 0)

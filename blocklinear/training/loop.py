@@ -40,12 +40,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.held_out import HeldOut, RowsTooLarge
-from blocklinear.training.memory_plan import (
-    MemoryPlan,
-    budget_for_newton,
-    plan_again,
-    plan_memory,
-)
+from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import AnotherRun, Optimise, discard_others, train_in_parts
