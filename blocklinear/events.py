@@ -11,27 +11,26 @@ NO_BETTER_SCORE = "without a better score"
 
 
 @dataclass(frozen=True)
-class Warned:
-    """Something the user should know, in a sentence."""
+class Message:
+    """Something to be said, in a sentence."""
 
     message: str
 
 
-@dataclass(frozen=True)
+class Warned(Message):
+    """Something the user should know."""
+
+
 class SlowlyConverging(Warned):
     """Training converges slowly, or ended before it did."""
 
 
-@dataclass(frozen=True)
-class GoesOver:
-    """Newton's method goes on where coordinate descent would take longer, in a sentence."""
-
-    message: str
-
-
-@dataclass(frozen=True)
 class OneLabel(Warned):
     """All rows have one label."""
+
+
+class GoesOver(Message):
+    """Newton's method goes on where coordinate descent would take longer."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +57,19 @@ class SplitProgress(TextProgress):
 
 
 @dataclass(frozen=True)
-class BlockProgress:
-    """How many blocks of how many were read, where a command reads each once."""
+class Progress:
+    """How much of how much is done."""
 
     done: int
     total: int
 
 
-@dataclass(frozen=True)
-class TransposeProgress:
-    """How many entries of how many were read while columns are made, in all passes together."""
+class BlockProgress(Progress):
+    """How many blocks were read, where a command reads each once."""
 
-    done: int
-    total: int
+
+class TransposeProgress(Progress):
+    """How many entries were read while columns are made, in all passes together."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Keywords of options: other names they go by, and a sentence for names that there are not."""
 
-import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -50,6 +49,8 @@ def refuse_unknown(settings: Iterable[str], known: Iterable[str], owner: str) ->
             continue
         lower = {other.lower(): other for other in names}
         near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in names else []
+        import difflib  # late: few names are wrong
+
         near += [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 1, 0.5)]
         fix = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(names))}"
         raise WrongTypeError(f"{owner} has no option {name}", fix)

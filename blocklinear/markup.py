@@ -1,7 +1,6 @@
 """HTML that stands for itself, for notebooks and reports: nothing is fetched, all text escaped."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from html import escape
 
 STYLE = (
     ".blocklinear table{border-collapse:collapse;margin:.5em 0}"
@@ -73,6 +72,8 @@ def table(
 
 def shown(text: str) -> str:
     """Return text escaped; what cannot be printed, or turns the direction of text, is a mark."""
+    from html import escape  # late: most who import this show nothing
+
     return escape("".join(c if c.isprintable() or c in "\n\t" else "�" for c in text))
 
 

@@ -6,31 +6,12 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from blocklinear import __version__
-from blocklinear.cli.commands import (
-    add,
-    check,
-    compact,
-    convert,
-    cv,
-    info,
-    plan,
-    plot,
-    predict,
-    remove,
-    report,
-    split,
-    train,
-    transpose,
-    verify,
-    warmup,
-)
-from blocklinear.cli.commands import gc as collect
 from blocklinear.cli.compiling import compiling, start_lightly
 from blocklinear.cli.imports import asked_for
-from blocklinear.cli.liblinear import command as liblinear
 from blocklinear.cli.stopper import heed, restore
 from blocklinear.cli.streams import discard_stdout, open_streams
 from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
@@ -38,6 +19,10 @@ from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
+_COMMANDS = (
+    "check", "plan", "split", "add", "remove", "compact", "gc", "transpose", "train", "cv",
+    "predict", "info", "verify", "convert", "plot", "report", "liblinear", "warmup",
+)  # fmt: skip
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
 _LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
@@ -88,7 +73,8 @@ class _Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str = "") -> argparse.ArgumentParser:
+    """Return what reads the arguments of a command; of all of them, unless it is one."""
     parser = _Parser(
         prog="blocklinear",
         description="Train linear models on data that does not fit in memory.",
@@ -98,11 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"blocklinear {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.type = str  # what follows a command is its own to look at
-    for command in (
-        check, plan, split, add, remove, compact, collect, transpose, train, cv, predict, info,
-        verify, convert, plot, report, liblinear, warmup,
-    ):  # fmt: skip
-        command.add_parser(commands)
+    for name in [command] if command in _COMMANDS else _COMMANDS:
+        import_module(f"blocklinear.cli.commands.{name}").add_parser(commands)
     return parser
 
 
@@ -178,7 +161,7 @@ def _fail(text: str, code: int) -> int:
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; what is asked for may be help, which ends the process when written."""
     try:
-        return _parser().parse_args(_spell_out(arguments))
+        return _parser(*arguments[:1]).parse_args(_spell_out(arguments))
     except SystemExit as leaving:
         sys.stdout.flush()
         if leaving.code and _is_liblinear(arguments):

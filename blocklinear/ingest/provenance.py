@@ -8,10 +8,7 @@ from numpy.typing import NDArray
 
 from blocklinear.classes import shown
 from blocklinear.errors import InputError, LabelError, OneLabelError
-from blocklinear.ingest.compact import decoded_rows
 from blocklinear.numerals import format_number
-from blocklinear.store.blocks import BlockFile
-from blocklinear.store.layout import Layout
 from blocklinear.store.store import BlockStore
 
 
@@ -48,6 +45,10 @@ def first_row(
 
     Raises DamagedError and StorageError.
     """
+    from blocklinear.ingest.compact import decoded_rows
+    from blocklinear.store.blocks import BlockFile
+    from blocklinear.store.layout import Layout
+
     first = None
     for record in store.manifest.blocks:
         block = BlockFile(store.blocks_folder, record)

@@ -6,7 +6,6 @@ from typing import Any
 
 from blocklinear.errors import MismatchError, StorageError, UsageError, storage_errors
 from blocklinear.events import Listener, Warned, ignore
-from blocklinear.ingest.split import check_replaceable, make_store
 from blocklinear.inputs.raw import digest_of
 from blocklinear.inputs.urls import is_url
 from blocklinear.options import SplitOptions
@@ -43,6 +42,8 @@ def store_of(
     source = Path(path)
     if not source.is_file():
         return BlockStore.open(source)
+    from blocklinear.ingest.split import check_replaceable, make_store
+
     target = source.with_name(f"{source.name}.blocks")
     chosen = options or SplitOptions()
 

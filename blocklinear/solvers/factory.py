@@ -12,12 +12,7 @@ from blocklinear.objectives.one_class import OneClass
 from blocklinear.objectives.problems import CRAMMER_SINGER
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.block_descent import BlockDescent, BlockDescentOfMany
-from blocklinear.solvers.crammer_singer import CrammerSinger
-from blocklinear.solvers.l1.solver import L1Regularized
 from blocklinear.solvers.many import ManyModels
-from blocklinear.solvers.newton.solver import Newton
-from blocklinear.solvers.one_class import OneClassModel
-from blocklinear.solvers.pegasos import Pegasos
 from blocklinear.solvers.protocol import Solver
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.single import AveragedBlocks, SingleModel
@@ -40,20 +35,29 @@ def make_solver(
     `enough_products` is as for `NewtonIterate`.
     """
     if task.solver.l1:
+        from blocklinear.solvers.l1.solver import L1Regularized
+
         return L1Regularized(task, manifest, options, folder, working_set_entries)
     if options.method == "newton":
+        from blocklinear.solvers.newton.solver import Newton
+
         alphas = [
             RowArray(folder / f"alpha-{k}.work", manifest, np.float64, len(some))
             for k, some in enumerate(models_by_pass(len(task)))
         ]
         return Newton(task, alphas, manifest, options, enough_products)
     if isinstance(task, OneClass):
+        from blocklinear.solvers.one_class import OneClassModel
+
         model: WeightVectors = OneClassModel(task, manifest, options, folder)
     elif task.alone:
-        kind = Pegasos if options.method == "pegasos" else SingleModel
-        kind = AveragedBlocks if options.average else kind
+        kind = AveragedBlocks if options.average else SingleModel
+        if options.method == "pegasos":
+            from blocklinear.solvers.pegasos import Pegasos as kind
         model = kind(task, manifest, options, folder)
     elif options.solver == CRAMMER_SINGER:
+        from blocklinear.solvers.crammer_singer import CrammerSinger
+
         model = CrammerSinger(task, manifest, options, folder)
     else:
         numbers = models_by_pass(len(task))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
 from blocklinear.training.checkpoint_schema import check_facts
-from blocklinear.training.held_out import HeldOut, RowsTooLarge
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
@@ -49,6 +48,9 @@ from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
 from blocklinear.training.warm_start import start_warm
+
+if TYPE_CHECKING:
+    from blocklinear.training.held_out import HeldOut
 
 
 def train(
@@ -201,7 +203,7 @@ def plan_with_rows(
     store: BlockStore,
     task: Models,
     options: TrainOptions,
-) -> tuple[MemoryPlan, HeldOut | None]:
+) -> tuple[MemoryPlan, "HeldOut | None"]:
     """Divide the budget, and read the held-out rows, if there are any.
 
     Rows that take more than what the plan leaves for them are counted. Then it is divided again,
@@ -216,6 +218,8 @@ def plan_with_rows(
     memory, path = plan(None), options.evaluate
     if path is None:
         return memory, None
+    from blocklinear.training.held_out import HeldOut, RowsTooLarge
+
     try:
         return memory, HeldOut(path, store, task, options, memory.spare_bytes)
     except RowsTooLarge as error:

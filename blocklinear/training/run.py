@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,12 @@ from blocklinear.solvers.protocol import (
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
-from blocklinear.training.held_out import HeldOut
 from blocklinear.training.memory_plan import MemoryPlan
 from blocklinear.training.permutations import block_groups, block_order
 from blocklinear.training.stopping import FORESIGHT, Stopping
+
+if TYPE_CHECKING:
+    from blocklinear.training.held_out import HeldOut
 
 Floats = NDArray[np.float64]
 Halt = Callable[[], bool]
@@ -93,7 +95,7 @@ class Run(ABC):
     options: TrainOptions
     memory: MemoryPlan
     solver: Trainee  # what is trained
-    held_out: HeldOut | None  # scores the model after each outer iteration
+    held_out: "HeldOut | None"  # scores the model after each outer iteration
     folder: Path  # where checkpoints are kept
     listener: Listener  # as for `train`, like `halt`
     halt: Halt
@@ -318,7 +320,7 @@ class Run(ABC):
         self.solver, self.switched_at = newton, outer
         self.options = self.stopping.options = self.options.without_violation()
 
-    def _scored(self, held_out: HeldOut, weights: Floats) -> tuple[dict[str, Any], float]:
+    def _scored(self, held_out: "HeldOut", weights: Floats) -> tuple[dict[str, Any], float]:
         """Return the scores of weights by name, and a number that is larger for better ones."""
         with self.times.counting("score_s"):
             score = held_out.score(weights, self.solver.bias)
