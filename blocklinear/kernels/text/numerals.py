@@ -5,13 +5,16 @@ import numpy as np
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.text.decimals import exact_product
 from blocklinear.kernels.text.powers import POWERS_HIGH, POWERS_LOW
+from blocklinear.kernels.text.simd import address_of, put_eight_bytes
 
 U = np.uint64
 WIDTH = 25
 """Bytes that a number takes at most, with the blank behind it."""
 
-_DIGITS, _TOO_LARGE, _EIGHT_DIGITS = 17, 10**17, U(10**8)
-_LEAST_TENS = -99  # below, exponents have three digits
+_TOO_LARGE, _EIGHT_DIGITS = 10**17, U(10**8)
+_ZERO_POINT = U(int.from_bytes(b"0.000000", "little"))
+_LEAST_TENS, _LEAST_FIXED = -99, -4
+"""Below the first, exponents have three digits; from the second on, there is none."""
 
 
 @kernel
@@ -31,6 +34,16 @@ def _scaled(number, power):
 
 
 @kernel
+def _digits(number):
+    """Return the text of 8 digits, zeros first, as bytes of a uint64, the first of them lowest."""
+    halves = number // U(10000) | number % U(10000) << U(32)
+    hundreds = (halves * U(10486) >> U(20)) & U(0x7F0000007F)
+    pairs = hundreds | halves - U(100) * hundreds << U(16)
+    tens = (pairs * U(103) >> U(10)) & U(0x000F000F000F000F)
+    return tens | pairs - U(10) * tens << U(8) | U(0x3030303030303030)
+
+
+@kernel
 def write_rows(rows, out):
     """Write rows as lines, a blank behind each number, every number as ``%.17g`` has it.
 
@@ -42,13 +55,12 @@ def write_rows(rows, out):
     rows : float64[n_rows, n_columns]
     out : uint8[>= n_rows * (25 * n_columns + 1)]      written
     """
-    digits, bits, at = np.empty(_DIGITS, np.uint8), rows.view(np.uint64), 0
+    bits, address, at = rows.view(np.uint64), address_of(out), 0
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             number = abs(rows[i, j])
-            if bits[i, j] >> U(63):
-                out[at] = 45  # -
-                at += 1
+            out[at] = 45  # -
+            at += np.int64(bits[i, j] >> U(63))
             if number == 0.0:
                 out[at], out[at + 1] = 48, 32  # 0 and a blank
                 at += 2
@@ -68,35 +80,31 @@ def write_rows(rows, out):
             if decimal < 0:
                 return -1
 
-            upper, lower = U(decimal) // _EIGHT_DIGITS, U(decimal) % _EIGHT_DIGITS
-            for k in range(8):
-                digits[16 - k] = U(48) + lower % U(10)
-                digits[8 - k] = U(48) + upper % U(10)
-                lower //= U(10)
-                upper //= U(10)
-            digits[0] = U(48) + upper
-            last = 16
-            while digits[last] == 48:
-                last -= 1
-
-            if tens < -4:
-                point = 0
-            elif tens < 0:
-                out[at], out[at + 1] = 48, 46  # 0.
-                at += 2
-                for _ in range(-tens - 1):
-                    out[at] = 48
-                    at += 1
-                point = last
+            upper, last = U(decimal) // _EIGHT_DIGITS, _digits(U(decimal) % _EIGHT_DIGITS)
+            first, middle = upper // _EIGHT_DIGITS, _digits(upper % _EIGHT_DIGITS)
+            if _LEAST_FIXED <= tens < 0:
+                put_eight_bytes(address, at, _ZERO_POINT)
+                at += 1 - tens
+                out[at] = U(48) + first
+                put_eight_bytes(address, at + 1, middle)
+                put_eight_bytes(address, at + 9, last)
+                at += 17
+                while out[at - 1] == 48:
+                    at -= 1
             else:
-                point = tens
-            for k in range(max(point, last) + 1):
-                out[at] = digits[k]
-                at += 1
-                if k == point and k < last:
-                    out[at] = 46
-                    at += 1
-            if tens < -4:
+                out[at + 1] = U(48) + first
+                put_eight_bytes(address, at + 2, middle)
+                put_eight_bytes(address, at + 10, last)
+                point = at + max(tens, 0) + 1
+                for k in range(at, point):
+                    out[k] = out[k + 1]
+                out[point] = 46
+                at += 18
+                while out[at - 1] == 48:
+                    at -= 1
+                if out[at - 1] == 46:
+                    at -= 1
+            if tens < _LEAST_FIXED:
                 out[at], out[at + 1] = 101, 45  # e-
                 out[at + 2], out[at + 3] = 48 + -tens // 10, 48 + -tens % 10
                 at += 4

@@ -1,7 +1,7 @@
-"""Bytes of text many at a time: what the tokenizer's fast path stands on.
+"""Bytes of text many at a time: what reading and writing numbers fast stands on.
 
 Plain LLVM operations, which every target has; on the usual ones each is an instruction or two.
-They read memory by its address: an array handed from one compiled function to the next would have
+They take memory by its address: an array handed from one compiled function to the next would have
 its references counted, atomically, at every call, which takes longer than reading a feature.
 """
 
@@ -15,10 +15,18 @@ def _marks_in_32(mark, address, p):
     return np.uint64(sum(1 << int(i) for i in found))
 
 
+def _put_eight_bytes(address, p, word):
+    address[int(p) : int(p) + 8] = np.array([word], "<u8").view(np.uint8)
+
+
+def _place(builder, address, p, kind):
+    """Emit the pointer to a `kind` at address + p."""
+    return builder.inttoptr(builder.add(address, p), kind.as_pointer())
+
+
 def _load(builder, address, p, kind):
     """Emit a load of `kind` at address + p, aligned or not."""
-    place = builder.inttoptr(builder.add(address, p), kind.as_pointer())
-    return builder.load(place, align=1)
+    return builder.load(_place(builder, address, p, kind), align=1)
 
 
 @intrinsic(lambda array: array.view(np.uint8))
@@ -35,6 +43,12 @@ def eight_bytes(builder, address, p):
     from llvmlite import ir
 
     return _load(builder, address, p, ir.IntType(64))
+
+
+@intrinsic(_put_eight_bytes)
+def put_eight_bytes(builder, address, p, word):
+    """Write a uint64 to bytes p..p+7 of the memory at `address`, the lowest first."""
+    builder.store(word, _place(builder, address, p, word.type), align=1)
 
 
 @intrinsic(_marks_in_32, literal=True)
