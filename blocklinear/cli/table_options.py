@@ -30,7 +30,10 @@ def add_table_options(parser: Any) -> None:
     group.add_argument("--target", metavar="COLUMN", help="column of labels")
     group.add_argument("--weight", metavar="COLUMN", help="column of weights of rows")
     group.add_argument(
-        "--columns", type=column_names, metavar="A,B,...", help="columns to take (default: all)"
+        "--columns",
+        type=column_names,
+        metavar="A,B,...",
+        help="columns to take (default: all but an index of pandas)",
     )
     group.add_argument("--drop", type=column_names, metavar="A,B,...", help="columns to leave out")
     group.add_argument(

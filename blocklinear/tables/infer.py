@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blocklinear.errors import InputError, UsageError, quoted
+from blocklinear.events import Listener, Warned, ignore
 from blocklinear.recipe import TARGET_KINDS, Column, Recipe, Target
 from blocklinear.tables.arrow import arrow
 
 _MOST_SHOWN = 10
+_NAMELESS_INDEX = "__"
+"""pandas writes an index without a name as `__index_level_0__`, Dask as `__null_dask_index__`."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class TableOptions:
 
     target: str  # column of labels
     weight: str | None = None  # column of weights
-    columns: tuple[str, ...] = ()  # columns that features are made of; empty for all
+    # columns that features are made of; empty for all but an index of pandas that nothing names
+    columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()  # columns that are left out
     # columns of integers, text or booleans that are categories
     categories: tuple[str, ...] = ()
@@ -49,8 +53,10 @@ def kind_of(kind: Any) -> str | None:
     return None
 
 
-def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
+def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ignore) -> Recipe:
     """Return the recipe for tables like the one of a schema, without values and moments.
+
+    An index of pandas is left out, unless an option names it; `Warned` says so if it has a name.
 
     UsageError is raised if the options contradict each other, or name columns that are not there;
     InputError if nothing can be made of a column.
@@ -76,8 +82,17 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
     if options.interactions and not options.hash_bits:
         raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
     own = {options.target: "the target", options.weight: "that of the weights"}
-    asked = dict.fromkeys(options.columns or names)
+    index = set(_pandas_index(schema)).difference(*named.values())
+    asked = dict.fromkeys(options.columns or [name for name in names if name not in index])
     dropped = set(options.drop)
+    called = [name for name in names if name in index and not name.startswith(_NAMELESS_INDEX)]
+    if called and not options.columns:
+        listener(
+            Warned(
+                f"{path}: the index of pandas is left out, {_listed(called)}: to take it, name it "
+                "in --columns"
+            )
+        )
     left = [name for name in asked if name not in own and name not in dropped]
     if "" in left:
         raise InputError(
@@ -133,6 +148,15 @@ def infer(path: str, schema: Any, options: TableOptions) -> Recipe:
         hash_bits=options.hash_bits,
         interactions=tuple((places[a], places[b]) for a, b in crosses.values()),
     )
+
+
+def _pandas_index(schema: Any) -> list[str]:
+    """Return the columns that pandas made of the index of a data frame."""
+    try:
+        found = list(schema.pandas_metadata["index_columns"])
+    except (KeyError, TypeError, ValueError):  # there is no such metadata, or it is none of pandas
+        return []
+    return [name for name in found if name in schema.names]  # others are ranges of numbers
 
 
 def _target_kind(path: str, schema: Any, name: str) -> str:

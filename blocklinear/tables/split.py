@@ -44,7 +44,7 @@ def split_tables(
     options = options or SplitOptions()
     options = replace(options, text=_of_rows(options.text))
     tables = _tables(inputs, options.text)
-    recipe = infer(*tables.first_schema(table.categories), table)
+    recipe = infer(*tables.first_schema(table.categories), table, listener)
     progress = _Progress(tables, listener)
     with StoreWriter(store, options, progress) as writer:
         tables.open(recipe, "those of the first table", _own(recipe))

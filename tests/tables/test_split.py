@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from blocklinear.batches.writer import StoreWriter
 from blocklinear.errors import InputError, MemoryBudgetError, MismatchError, UsageError
-from blocklinear.events import SplitProgress
+from blocklinear.events import SplitProgress, Warned
 from blocklinear.ingest.split import split
 from blocklinear.memory import PROCESS_BYTES
 from blocklinear.model.linear import LinearModel
@@ -430,3 +430,41 @@ def test_csv_is_not_read_far_ahead(tmp_path):
     (tmp_path / "t.csv").write_text("x,y\n" + "1.25,0\n3.75,1\n" * 2_000_000)
     parts = csv_parts(tmp_path / "t.csv", ["x", "y"])
     assert next(parts).bytes_read <= 40 << 18
+
+
+@pytest.mark.parametrize("name", FORMATS[:3])
+@pytest.mark.parametrize("index", ["name", None], ids=["named", "nameless"])
+def test_an_index_of_pandas_is_no_column(tmp_path, name, index):
+    """Each row has another value: there would be a feature for each, and no other file has them."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": [0, 1, 0, 1]})
+    plain = make_store(tmp_path, pa.Table.from_pandas(frame), "plain.parquet")
+    indexed = pa.Table.from_pandas(frame.set_index(pd.Index(list("abcd"), name=index)))
+    column = index or "__index_level_0__"
+    assert indexed.column_names == ["x", "y", column]
+    path, warnings = str(write(indexed, tmp_path / name)), []
+    store = split_tables([path], tmp_path / "s", TableOptions("y"), OPTIONS, warnings.append)
+    assert store.recipe == plain.recipe
+    assert files(store) == files(plain)
+    told = [event.message for event in warnings if isinstance(event, Warned)]
+    left_out = f"{path}: the index of pandas is left out, 'name': to take it, name it in --columns"
+    assert told == ([left_out] if index else [])
+
+    how = {"columns": ("x", column)}, {"categories": (column,)}
+    for options in how:
+        warnings.clear()
+        taken = split_tables(
+            [path], tmp_path / "s", TableOptions("y", **options), OPTIONS, warnings.append
+        )
+        assert [c["name"] for c in taken.recipe["columns"]] == ["x", column]
+        assert not any(isinstance(event, Warned) for event in warnings)
+    model = train(taken, TrainOptions(solver=1))
+    predict_tables(model, [path], tmp_path / "out.csv")  # named in the recipe, the index is read
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"index_columns": 7}', b"\xff", b"{}"], ids=repr
+)
+def test_what_is_not_written_by_pandas(tmp_path, content):
+    table = pa.table({"x": [1.0, 2.0], "y": [0, 1]}).replace_schema_metadata({"pandas": content})
+    assert make_store(tmp_path, table).recipe["columns"][0]["name"] == "x"
