@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from blocklinear import SplitOptions, StoreWriter
+from blocklinear import BlockStore, SplitOptions, StoreWriter, train
 from blocklinear.errors import BlocklinearWarning, InputError, UsageError, WrongTypeError
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
@@ -191,6 +191,34 @@ def test_parameters_that_are_refused():
             BlockLinearSVC(**changes).fit(X, Y)
     with pytest.raises(UsageError, match="the name of the store is empty"):
         BlockLinearSVC(store="").fit(X, Y)
+
+
+def test_fits_of_one_store_at_the_same_time(tmp_path, monkeypatch):
+    """As in a search with n_jobs: each is trained on rows of its own."""
+    one, other = (BlockLinearSVR(store=tmp_path / "store", **FEW) for _ in range(2))
+
+    def batches():
+        yield X[:200], Z[:200]
+        with pytest.warns(BlocklinearWarning, match="store: another fit is writing to it") as told:
+            other.fit(X[:50], Z[:50])
+        assert told[0].filename == __file__
+        yield X[200:], Z[200:]
+
+    def train_while_another_fits(store, *how):
+        monkeypatch.undo()
+        with pytest.warns(BlocklinearWarning, match="rows of this one are not kept there"):
+            other.fit(X[:50], Z[:50])
+        return train(store, *how)
+
+    one.fit_batches(batches())
+    assert BlockStore.open(tmp_path / "store").manifest.n_rows == 300
+    monkeypatch.setattr("blocklinear.estimators.base.train", train_while_another_fits)
+    one.fit(X, Z)
+    assert BlockStore.open(tmp_path / "store").manifest.n_rows == 300
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    for fitted, n_rows in ((one, 300), (other, 50)):
+        alone = BlockLinearSVR(**FEW).fit(X[:n_rows], Z[:n_rows])
+        assert (fitted.coef_ == alone.coef_).all()
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def _warn(event: Event) -> None:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Give a warning at the line that called the package."""
     level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("blocklinear."):
+    own = "blocklinear.", "contextlib"  # which enters the generators of `with`
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(own):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -24,7 +24,7 @@ from blocklinear.api.calling import telling, warn_caller
 from blocklinear.arguments import batches_of, check_name, check_sparse
 from blocklinear.batches.tables import as_table
 from blocklinear.batches.writer import StoreWriter
-from blocklinear.errors import BlocklinearWarning, InputError
+from blocklinear.errors import BlocklinearWarning, BusyError, InputError
 from blocklinear.estimators.one_pass import OnePass
 from blocklinear.events import Event, OneLabel, SlowlyConverging, Warned
 from blocklinear.memory import default_budget, parse_size, spare_bytes
@@ -37,6 +37,7 @@ from blocklinear.options import (
     TrainOptions,
 )
 from blocklinear.store.changes import AnyStore
+from blocklinear.store.files import held
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import train
 
@@ -67,7 +68,8 @@ PARAMETERS = """
     gap : float or None
         Stop when the certified relative duality gap is at most this, instead of by `tol`.
     store : path or None
-        Where the rows are written, and kept: a store there is replaced. None is a temporary folder.
+        Where the rows are written, and kept: a store there is replaced. None is a temporary folder;
+        so is a path that another fit is writing to, as in a search with ``n_jobs``.
     n_jobs : int or None
         Threads; None and -1 are as many as there are processors.
 
@@ -178,13 +180,24 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
     @contextlib.contextmanager
     def _folder(self, n_bytes: int) -> Iterator[Path]:
         """Hand out the path of the store to write."""
-        if self.store is not None:
-            check_name(self.store)  # as a Path it would be this folder, whose store is replaced
-            yield Path(self.store)
-            return
         place = _SHARED_MEMORY if self._fits_in_memory(n_bytes) else None
-        with tempfile.TemporaryDirectory(prefix="blocklinear-", dir=place) as folder:
-            yield Path(folder) / "store"
+        with contextlib.ExitStack() as stack:
+            if self.store is not None:
+                check_name(self.store)  # as a Path it would be this folder, whose store is replaced
+                path = Path(self.store).absolute()
+                place = path.parent
+                try:  # another fit would replace the rows before they are trained on
+                    stack.enter_context(held(place / f".{path.name}.fitting"))
+                except BusyError:
+                    warn_caller(
+                        f"{path}: another fit is writing to it, so that rows of this one are not "
+                        "kept there", BlocklinearWarning,
+                    )  # fmt: skip
+                else:
+                    yield path
+                    return
+            folder = tempfile.TemporaryDirectory(prefix="blocklinear-", dir=place)
+            yield Path(stack.enter_context(folder)) / "store"
 
     def _fits_in_memory(self, n_bytes: int) -> bool:
         """Say whether a temporary store may lie in memory: it counts there as the process does."""

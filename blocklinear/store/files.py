@@ -481,3 +481,16 @@ class Lock:
 
     def __exit__(self, *exc: object) -> None:
         self.release()
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock whose file is there only meanwhile.
+
+    Errors are those of `Lock`.
+    """
+    with Lock(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
