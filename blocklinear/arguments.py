@@ -139,6 +139,10 @@ def check_options(options: object, kind: type) -> None:
         )
 
 
+class Default(int):
+    """A number of this machine, in options that were given none."""
+
+
 def check_types(options: Any) -> None:
     """Make the fields of a dataclass of options what their annotations say.
 
@@ -150,7 +154,7 @@ def check_types(options: Any) -> None:
     kind: type = type(options)
     for name, hint in _hints(kind).items():
         value = getattr(options, name)
-        if type(value) in _choices(hint):
+        if type(value) in (*_choices(hint), Default):
             continue
         try:
             taken = _taken(value, hint)

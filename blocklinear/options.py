@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from blocklinear.arguments import check_types
+from blocklinear.arguments import Default, check_types
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.keywords import with_aliases
 from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
@@ -55,6 +55,10 @@ def _finite(value: float) -> bool:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0))
+
+
+def _budget() -> int:
+    return Default(default_budget())
 
 
 @with_aliases
@@ -111,7 +115,7 @@ class TextOptions:
     index_base: int | str | None = None
     base_of: str = ""
     threads: int = field(default_factory=_cpus)
-    memory_bytes: int = field(default_factory=default_budget)
+    memory_bytes: int = field(default_factory=_budget)
     on_error: str = "fail"
     max_errors: int = 1000
     require_final_newline: bool = False
@@ -450,7 +454,7 @@ class TrainOptions:
     pegasos_batch: int | None = 1
     seed: int = 0
     threads: int = field(default_factory=_cpus)
-    memory_bytes: int = field(default_factory=default_budget)
+    memory_bytes: int = field(default_factory=_budget)
     run: str = "default"
     resume: bool = False
     restart: bool = False

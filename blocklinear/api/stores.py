@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from blocklinear.api.calling import options_of, takes, telling
-from blocklinear.arguments import Path
+from blocklinear.arguments import Default, Path
 from blocklinear.columns import transpose as transposing
 from blocklinear.columns.store import ColumnStore
 from blocklinear.events import Listener
@@ -45,8 +46,8 @@ def split(
     client : distributed.Client or None
         Of a Dask cluster whose workers are to split; they reach the inputs and the folder of the
         store by the same paths. The store is the one that this machine would make with the same
-        memory, which is that of each worker then: what `options` have, or without any half of what
-        the least of them has.
+        memory, which is that of each worker then: what was given, or else half of what the least
+        of them has.
     verbose : bool
         Show a progress bar.
     **settings
@@ -83,18 +84,18 @@ def split(
     >>> store
     BlockStore('...store': 216 rows, 13 features, 4 blocks)
     """
-    if client is not None:
+    chosen = options_of(SplitOptions, options, settings, "split")
+    with telling(listener, verbose) as tell:
+        if client is None:
+            return splitting.split(inputs, store, chosen, tell)
         from blocklinear.cluster import connect  # late: Dask belongs to an extra
         from blocklinear.cluster import split as on_cluster
 
         connect.check_client(client)
-        if options is None and not {"memory", "memory_bytes"} & settings.keys():
-            settings["memory_bytes"] = connect.budget_of_worker(client)
-    chosen = options_of(SplitOptions, options, settings, "split")
-    with telling(listener, verbose) as tell:
-        if client is not None:
-            return on_cluster.split(client, inputs, store, chosen, tell)
-        return splitting.split(inputs, store, chosen, tell)
+        if isinstance(chosen.text.memory_bytes, Default):
+            text = replace(chosen.text, memory_bytes=connect.budget_of_worker(client))
+            chosen = replace(chosen, text=text)
+        return on_cluster.split(client, inputs, store, chosen, tell)
 
 
 @takes(AddOptions, TextOptions)

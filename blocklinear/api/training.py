@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from blocklinear.api.calling import options_of, takes, telling
+from blocklinear.arguments import Default
 from blocklinear.errors import UsageError
 from blocklinear.events import Event, Listener
 from blocklinear.model.linear import LinearModel
@@ -59,9 +60,9 @@ def _with_cluster(
     from blocklinear.cluster.run import Cluster
 
     cluster = Cluster(client, parts)
-    if options is None and not {"memory", "memory_bytes"} & settings.keys():
-        settings["memory_bytes"] = cluster.budget()
     chosen = options_of(TrainOptions, options, settings, by)
+    if isinstance(chosen.memory_bytes, Default):
+        chosen = replace(chosen, memory_bytes=cluster.budget())
     check_supported(chosen)
     return chosen, cluster.optimise
 
@@ -96,8 +97,8 @@ def train(
         process ends there, `resume` comes to the same model.
     client : distributed.Client or None
         Of a Dask cluster whose workers are to train; they reach the folder of the store by the same
-        path. Memory is that of each worker then: what `options` have, or without any half of what
-        the least of them has.
+        path. Memory is that of each worker then: what was given, or else half of what the least of
+        them has.
     parts : int or None
         Parts that a cluster works on side by side; None is one for each worker, but at most half as
         many as there are blocks. The model depends on their number, not on that of the workers.

@@ -84,7 +84,7 @@ class Outcome:
             "outer_iterations": self.outer,
             "stopped": self.stopped,
             "seed": options.seed,
-            "memory_bytes": options.memory_bytes,
+            "memory_bytes": int(options.memory_bytes),
             "hash_bits": manifest.hash_bits,
             "normalize": manifest.normalize,
             "store": manifest.fingerprint,

@@ -24,6 +24,7 @@ from blocklinear.errors import (
 )
 from blocklinear.events import SplitProgress, Warned
 from blocklinear.ingest import writer
+from blocklinear.options import SplitOptions, TextOptions
 from blocklinear.training.rounds import files as round_files
 
 from .conftest import cluster_of
@@ -336,6 +337,18 @@ def test_what_is_refused(tmp_path, two, rows):
     (tmp_path / "many").mkdir()
     refused(MismatchError)
     refused(MismatchError, force=True)
+
+
+def test_memory_unless_given(two, monkeypatch):
+    """Options that were given none have that of this machine, which is not that of a worker."""
+    monkeypatch.setattr(split, "split", lambda client, inputs, store, options, tell: options.text)
+    own = int(TextOptions().memory_bytes)
+    given = SplitOptions(text=TextOptions(memory_bytes=own))
+    for how in {}, {"options": SplitOptions()}, {"options": SplitOptions(blocks=4), "threads": 1}:
+        text = blocklinear.split("rows", "many", client=two, **how)
+        assert text.memory_bytes <= own // 2
+    for how in {"memory": own}, {"options": given}:
+        assert blocklinear.split("rows", "many", client=two, **how).memory_bytes == own
 
 
 def test_a_budget_that_was_advised_is_enough(tmp_path, two, rows):

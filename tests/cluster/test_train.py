@@ -1,5 +1,6 @@
 """Training on workers: the optimum of one machine, the same bits for any number of workers."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from training.small import (
 )
 
 import blocklinear
+from blocklinear import TrainOptions
 from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
 from blocklinear.events import MethodChosen, OuterIteration, Warned
 from blocklinear.store.store import BlockStore
@@ -236,8 +238,17 @@ def test_dask_does_the_same(cluster, two, store):
 
 
 def test_memory_unless_given(two, store):
-    model = blocklinear.train(store, client=two, gap=1e-2, restart=True)
-    assert 0 < model.metadata["memory_bytes"] <= blocklinear.TrainOptions().memory_bytes // 2
+    """Options that were given none have that of this machine, which is not that of a worker."""
+    own, options = int(TrainOptions().memory_bytes), TrainOptions(gap=1e-2)
+    for how, least, most in (
+        ({}, 1, own // 2),
+        ({"options": options}, 1, own // 2),
+        ({"options": replace(options, max_outer=50), "threads": 1}, 1, own // 2),
+        ({"options": TrainOptions(gap=1e-2, memory_bytes=own)}, own, own),
+        ({"options": options, "memory": own}, own, own),
+    ):
+        model = blocklinear.train(store, client=two, restart=True, **how)
+        assert least <= model.metadata["memory_bytes"] <= most
 
 
 def test_a_run_of_one_machine_is_not_resumed(two, store):
