@@ -26,8 +26,8 @@ class TablePredictor:
     """Predicts rows with a model that was trained on a table, by the recipe of the model.
 
     A row is a dict with a value for each column that the model has features of; what it has besides
-    is not looked at. None is a missing value. Values that the dictionary of the model does not
-    have are no features.
+    is not looked at. None is a missing value, as are NaN and pandas' NA and NaT, which data frames
+    have for one. Values that the dictionary of the model does not have are no features.
 
     Parameters
     ----------
@@ -135,7 +135,10 @@ class TablePredictor:
                         "give a list of words",
                     )
             try:
-                columns[column.name] = pa.array(values, kind)
+                array = pa.array(values, kind, from_pandas=True)
+                if pa.types.is_floating(array.type):  # NaN of NumPy's own types
+                    array = pa.compute.if_else(pa.compute.is_nan(array), None, array)
+                columns[column.name] = array
             except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
                 raise InputError(
                     f"column {column.name}: {error}", f"give values of kind {column.kind}"

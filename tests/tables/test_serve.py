@@ -60,12 +60,37 @@ def test_what_is_missing_or_new(tmp_path):
         predictor.predict([rows[0], {"x": 1}])
     with pytest.raises(InputError, match="column 'x' is of type string, not number"):
         predictor.predict([{"x": "1", "c": "a"}])
-    with pytest.raises(InputError, match="row 1, column x: the value nan is not finite"):
-        predictor.predict([rows[0], {"x": float("nan"), "c": "a"}])
+    with pytest.raises(InputError, match="row 1, column x: the value inf is not finite"):
+        predictor.predict([rows[0], {"x": float("inf"), "c": "a"}])
     with pytest.raises(InputError, match="column c: "):
         predictor.predict([{"x": 1, "c": "a"}, {"x": 1, "c": 1}])
     with pytest.raises(UsageError, match="probabilities are only supported"):
         predictor.predict_proba(rows)
+
+
+def test_missing_values_of_data_frames(tmp_path):
+    """They are those of a file of the frame: pandas writes all of them as null."""
+    pd, nan = pytest.importorskip("pandas"), float("nan")
+    table = make_table(words=True)
+    table = table.append_column("time", pa.array(range(len(table)), pa.timestamp("s")))
+    predictor = TablePredictor(train(make_store(tmp_path, table), TrainOptions(solver=1)))
+    (row,) = table.slice(7, 1).to_pylist()
+    for name in sorted(row.keys() - {"y"}):
+        expected = predictor.decision_function([row, row | {name: None}])
+        for missing in (nan, np.float64(nan), pd.NA, pd.NaT):
+            found = predictor.decision_function([row, row | {name: missing}])
+            assert (found == expected).all()
+            alone = predictor.decision_function([row | {name: missing}])
+            assert alone[0] == pytest.approx(expected[1], rel=1e-12)
+    expected = predictor.decision_function([row | {"score": None}])
+    assert predictor.decision_function([row | {"score": np.float32(nan)}]) == expected
+    frame = table.drop_columns(["tags"]).to_pandas()
+    rows = [
+        r | {"tags": t}
+        for r, t in zip(frame.to_dict("records"), table["tags"].to_pylist(), strict=True)
+    ]
+    expected = predictor.decision_function(table.to_pylist())
+    np.testing.assert_allclose(predictor.decision_function(rows), expected, rtol=1e-12)
 
 
 def test_no_row_has_words(tmp_path):
