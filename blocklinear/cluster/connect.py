@@ -292,13 +292,15 @@ def check_versions(client: Any) -> None:
 def check_client(client: Any) -> None:
     """Refuse what is no client, as the address of a scheduler.
 
-    Raises WrongTypeError.
+    WrongTypeError is raised then; ClusterError if the client is closed.
     """
-    if not hasattr(client, "scheduler_info"):
+    if not callable(getattr(client, "scheduler_info", None)):  # a LocalCluster has facts there
         raise WrongTypeError(
             f"client is {described(client)}, but must be a distributed.Client",
             'give distributed.Client("tcp://HOST:PORT")',
         )
+    if client.status in ("closing", "closed"):
+        raise ClusterError("the client is closed", "make another one")
 
 
 def budget_of_worker(client: Any) -> int:

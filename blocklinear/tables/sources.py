@@ -1,5 +1,6 @@
 """Files of tables, recognised by their first bytes: Parquet, Arrow IPC (Feather) and CSV."""
 
+import codecs
 import contextlib
 import csv
 import glob
@@ -313,6 +314,8 @@ class _Csv(Source):
         self.path, self.size = path, os.path.getsize(path)
         with open(path, "rb") as stream:
             head = stream.read(4)
+        if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise InputError(f"{path}: is UTF-16", "convert it, as by iconv -f UTF-16 -t UTF-8")
         if head == b"\xfd7zX":  # pyarrow takes it for text
             raise InputError(
                 f"{path}: is compressed by xz, which tables are not read from",

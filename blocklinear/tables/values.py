@@ -61,7 +61,7 @@ def numbers_of(
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
         raise InputError(
             f"{part.at(row)}, column {name}: the value {values[row]} is {what}",
-            "write what is missing as null; values are below 1e154",
+            "leave out what is missing: null, in CSV an empty field; values are below 1e154",
         )
     return values, missing
 

@@ -112,6 +112,13 @@ def test_an_empty_or_cut_file(tmp_path, content):
         split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16(tmp_path, encoding):
+    (tmp_path / "t.csv").write_text("\ufeffx,y\n1.5,0\n2.5,1\n", encoding)
+    with pytest.raises(InputError, match=r"t.csv: is UTF-16\n  fix: convert it, as by iconv"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "store", TableOptions("y"))
+
+
 def test_a_column_without_a_name(tmp_path):
     """As pandas writes its index to CSV."""
     path = tmp_path / "t.csv"
