@@ -25,7 +25,13 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from blocklinear import BlockStore, SplitOptions, StoreWriter, train
-from blocklinear.errors import BlocklinearWarning, InputError, UsageError, WrongTypeError
+from blocklinear.errors import (
+    BlocklinearWarning,
+    InputError,
+    StorageError,
+    UsageError,
+    WrongTypeError,
+)
 from blocklinear.estimators import (
     BlockLinearOneClassSVM,
     BlockLinearSVC,
@@ -176,7 +182,7 @@ def test_dense_rows_are_fitted_by_newton():
     assert model.dual_gap_ <= model.tol
 
 
-def test_parameters_that_are_refused():
+def test_parameters_that_are_refused(tmp_path):
     with pytest.raises(ValueError, match="loss is 'log', but must be one of squared_hinge, hinge"):
         BlockLinearSVC(loss="log").fit(X, Y)
     for estimator in (BlockLinearSVC(loss=["hinge"]), BlockLinearSVR(loss={})):
@@ -191,6 +197,8 @@ def test_parameters_that_are_refused():
             BlockLinearSVC(**changes).fit(X, Y)
     with pytest.raises(UsageError, match="the name of the store is empty"):
         BlockLinearSVC(store="").fit(X, Y)
+    with pytest.raises(StorageError, match=r"there: no such folder\n  fix: make it first"):
+        BlockLinearSVC(store=tmp_path / "there" / "store").fit(X, Y)
 
 
 def test_fits_of_one_store_at_the_same_time(tmp_path, monkeypatch):

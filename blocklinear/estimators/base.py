@@ -187,7 +187,8 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
                 path = Path(self.store).absolute()
                 place = path.parent
                 try:  # another fit would replace the rows before they are trained on
-                    stack.enter_context(held(place / f".{path.name}.fitting"))
+                    if place.is_dir():  # others are refused by the writer
+                        stack.enter_context(held(place / f".{path.name}.fitting"))
                 except BusyError:
                     warn_caller(
                         f"{path}: another fit is writing to it, so that rows of this one are not "
