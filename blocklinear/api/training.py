@@ -235,10 +235,11 @@ def cross_validate(
     ----------
     store : BlockStore or path
     options : TrainOptions
-        Of all models; `costs` stand for its `cost`, which is not used.
+        Of all models; its `cost` is not used.
     costs : sequence of float or None
-        The grid of C. None searches, as LIBLINEAR's ``-C``: from a C so small that all rows are
-        support vectors, doubled until neither predictions nor norms of weights change any more.
+        The grid of C; None takes that of `options`. Without any, C is searched, as LIBLINEAR's
+        ``-C`` does: from one so small that all rows are support vectors, doubled until neither
+        predictions nor norms of weights change any more.
     folds : int
         A row is in fold hash(seed, row number) mod folds; 5 unless said otherwise. `n_folds` is the
         same.
@@ -289,6 +290,7 @@ def cross_validate(
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5
+    costs = (chosen.costs or None) if costs is None else costs
     with telling(listener, verbose, chosen.gap) as tell:
         store, history = BlockStore.of(store), RunHistory("cross-validation")
         found = cross_validation.cross_validate(

@@ -93,6 +93,8 @@ def test_a_grid_and_folds_by_keyword(store):
     assert [model.metadata["C"] for model in models] == [0.1, 1.0]
     found = blocklinear.cross_validate(store, costs=[1.0], folds=3, solver=1)
     other = blocklinear.cross_validate(store, TrainOptions(solver=1), costs=[1.0], n_folds=3)
+    of_options = blocklinear.cross_validate(store, TrainOptions(solver=1, costs=(1.0,)), folds=3)
+    assert of_options.to_dict() == found.to_dict()
     assert found.to_dict() == other.to_dict()
     assert found.report.n_folds == 3
 
