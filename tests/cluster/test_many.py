@@ -222,7 +222,7 @@ def test_cross_validation_on_a_store_where_one_was_killed(two, three, store):
     options = {"costs": (0.1,), "folds": 3, "gap": 1e-2, "memory": "2G", "parts": 2}
     with pytest.raises(Broken):
         blocklinear.cross_validate(store, client=two, **options)
-    (store.folder / "runs" / "default.cv").mkdir(exist_ok=True)
+    (store.folder / "runs" / "default.cv").mkdir(parents=True, exist_ok=True)
     (store.folder / "runs" / "default.cv" / "w-0.1").write_bytes(b"what a kill leaves")
     blocklinear.cross_validate(store, client=three, **options)
     assert not (store.folder / "runs" / "default.cv").exists()
