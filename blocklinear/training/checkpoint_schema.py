@@ -34,8 +34,8 @@ _NEWTON = items(
 )
 _L1 = fields(
     {
-        "noted": flag, "active": items(count), "features": items(count), "filed": flag,
-        "rounded": flag, "models": _ITERATES,
+        "noted": flag, "active": items(count), "filed": flag, "rounded": flag,
+        "models": _ITERATES,
     }
 )  # fmt: skip
 _METHOD = fields(

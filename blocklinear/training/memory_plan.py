@@ -21,7 +21,7 @@ from blocklinear.numerals import counted
 from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.objectives.tasks import make_task
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.l1.columns import PRODUCTS_BYTES, column_type
+from blocklinear.solvers.l1.columns import bytes_with_all, column_type
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.solvers.working_set import (
     ENTRIES_AT_ONCE,
@@ -123,8 +123,8 @@ def plan_memory(
         holds_w = room - needs.sampled(room) >= needs.recomputed
         copied = min(room, copied) if group < n_blocks and holds_w else 0
         spare -= needs.copies(copied)
-    else:  # all columns only where products of many of them fit, too
-        full = whole + PRODUCTS_BYTES
+    else:  # all columns only where products of many of them, and descent on all of them, fit, too
+        full = whole + needs.with_columns
         copied = full if spare >= full else max(min(spare, whole - 1), 0)
         spare -= copied
         copied = min(copied, whole)
@@ -184,7 +184,7 @@ def plan_again(
     if not SOLVERS[options.solver].l1:
         copied = needs.copies(copied)
     elif entries >= manifest.nnz:
-        copied += PRODUCTS_BYTES
+        copied += needs.with_columns
     needed = max(least + needs.steps(newton, hessian) + copied, least, needs.least)
     spare = options.memory_bytes - needed
     if spare < 0:
@@ -241,6 +241,7 @@ class _Needs:
                               time, for the most threads that can be used, as results must not
                               depend on them; less the average of w, which is not taken then, and w
                               recomputed, which is in memory of the working set
+    with_columns : int        what is added where memory holds all columns
     recomputed : int          w recomputed: the working set is as large, at least
     """
 
@@ -282,6 +283,7 @@ class _Needs:
             entry = 2 + np.dtype(column_type(manifest, options)).itemsize
             self.fixed += (_L1_ROW_BYTES + width * _L1_MODEL_ROW_BYTES + 2 * entry) * n
             self.copy = entry * manifest.nnz
+            self.with_columns = bytes_with_all(manifest, width)
         unpacked = len(models_by_pass(width)) * entry_bytes(manifest) * ENTRIES_AT_ONCE
         asked = options.gap is not None and options.method != "newton"
         self._samples = asked and not (solver.l1 or options.average)

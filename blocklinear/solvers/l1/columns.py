@@ -31,6 +31,27 @@ PRODUCTS_BYTES = 8 << 20
 """What the products of all models may take if they are of more features, in memory that holds all
 columns. Blogs in 256 MB take 9 outer iterations instead of 7 if columns leave so much to them."""
 
+_COLUMN_BYTES = 32  # besides its entries, while it is collected
+DESCENT_BYTES = 160
+"""What a feature takes while a model descends on it: some twenty numbers."""
+_DESCENT_LEAST = 8 << 20  # of the program's memory, so that few features are never too many
+
+
+def descent_room(manifest: Manifest, width: int, whole: bool) -> int:
+    """Return the bytes that descent may take on features, of so many models at a time.
+
+    Two of the weight vectors of each model are for it. Memory that holds all columns, if `whole`,
+    has room for descent of one model on all features, too.
+    """
+    least = _DESCENT_LEAST + 16 * (manifest.n_features + 1) * width
+    return max(DESCENT_BYTES * (manifest.n_features + 1), least) if whole else least
+
+
+def bytes_with_all(manifest: Manifest, width: int) -> int:
+    """Return what memory needs that holds all columns, besides their entries."""
+    more = descent_room(manifest, width, True) - descent_room(manifest, width, False)
+    return PRODUCTS_BYTES + _COLUMN_BYTES * (manifest.n_features + 1) + more
+
 
 def column_type(manifest: Manifest, options: TrainOptions) -> type:
     """Return the type of values in columns: single precision where the gap asked for allows it.
@@ -60,7 +81,8 @@ class ColumnCache:
     ----------
     bias : float              value of the bias feature, 0 for none
     dtype : type              of values
-    capacity : int            entries that there is memory for, besides two columns of all rows
+    capacity : int            entries that there is memory for, besides two columns of all rows. If
+                              not for all there are, columns take some for what else they have
     folder : Path             of the file
     threads : int             that share the work on many columns at most
     together : int            features that descent may solve for together
@@ -93,6 +115,7 @@ class ColumnCache:
         self.slots = np.full(n + 1, -1, np.int32)
         self.features = np.zeros(0, np.uint32)
         self.starts = np.zeros(1, np.int64)
+        self._whole = capacity >= manifest.nnz
         capacity += manifest.n_rows if bias > 0.0 else 0
         self.capacity, self._folder, self._dtype = capacity, folder, np.dtype(dtype)
         self._of_data = np.dtype(manifest.dtype)
@@ -138,6 +161,7 @@ class ColumnCache:
         room, before = self.capacity + 2 * self._n_rows, self._entry_bytes
         self._dtype = self._of_data
         self.capacity = max(room * before // self._entry_bytes - 2 * self._n_rows, 0)
+        self._whole = False
         self._drop_all()
         if self.filed:
             self._close_files()
@@ -172,7 +196,12 @@ class ColumnCache:
     @property
     def _half(self) -> int:
         """Entries that may be collected in a pass, or worked on at once: at least one column's."""
-        return max(self.capacity // 2, self._n_rows + self._between)
+        return max(self.capacity // 2, self._n_rows + self._between + self._more)
+
+    @property
+    def _more(self) -> int:
+        """What a column is taken to have besides its entries, in these."""
+        return 0 if self._whole else -(-_COLUMN_BYTES // self._entry_bytes)
 
     @property
     def _between(self) -> int:
@@ -246,14 +275,16 @@ class ColumnCache:
         follows anyway. If it has none for those in use, a file is begun; none is dropped from it.
         Features are listed once each, in any order where there is room for all.
         """
-        if self._room(used).sum() > self.capacity:
+        more = self._more
+        if self._room(used, more).sum() > self.capacity:
             self.use_file()
         room = self._half if self.filed else self.capacity
         missing = features[self.slots[features] < 0]
-        if not self.filed and self.starts[-1] + self._room(missing).sum() > self.capacity:
+        taken = self.starts[-1] + len(self.features) * more + self._room(missing, more).sum()
+        if not self.filed and taken > self.capacity:
             self._drop_all()
             missing = features
-        self._add(missing[np.cumsum(self._room(missing)) <= room])
+        self._add(missing[np.cumsum(self._room(missing, more)) <= room])
 
     def _drop_all(self) -> None:
         self.slots[self.features] = -1
@@ -274,9 +305,12 @@ class ColumnCache:
         for file, numbers in zip(self._files, (jumps, values), strict=True):
             file.append(numbers)
 
-    def _room(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many entries columns may have, with those of 0 that are between others."""
-        return self.counts[features].astype(np.int64) + self._between
+    def _room(self, features: NDArray[np.int64], more: int = 0) -> NDArray[np.int64]:
+        """Return how many entries columns may have, with those of 0 that are between others.
+
+        So many `more` are added to each.
+        """
+        return self.counts[features].astype(np.int64) + (self._between + more)
 
     def _add(self, features: NDArray[np.int64]) -> None:
         self._first = len(self.features)
@@ -319,6 +353,7 @@ class ColumnCache:
                 f"scale the data, or give a --gap below {_PRECISE:g}",
             )
         self._first = len(self.features)
+        self._fill = self._reached = np.zeros(0, np.int64)
         if self.filed:
             for file, numbers in zip(self._files, (self.jumps, self.values), strict=True):
                 file.append(numbers)

@@ -16,7 +16,7 @@ from blocklinear.objectives.certificate import Certificate, balance, bound, norm
 from blocklinear.solvers.certified import Iterate
 from blocklinear.solvers.l1.columns import ColumnCache
 from blocklinear.solvers.l1.descent import DIFFERENCE, ROUGH, Descent, Rows
-from blocklinear.solvers.l1.penalty import Penalty, violations
+from blocklinear.solvers.l1.penalty import CHUNK, Penalty, violations
 from blocklinear.solvers.protocol import CutShort
 
 Floats = NDArray[np.float64]
@@ -41,11 +41,12 @@ class L1Iterate(Iterate):
     ----------
     violation, first_violation : float  sums over all features
     work : int                entries processed for steps so far
+    idle : int                how many times in a row nothing moved
     starved : bool            whether nothing moved twice in a row, and columns were missing: the
                               pass in between did not bring them, as others took all the room
     """
 
-    saved = (*Iterate.saved, "_dual", "_orders", "_idle", "_forcing", "work")
+    saved = (*Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work")
 
     def __init__(
         self,
@@ -60,13 +61,13 @@ class L1Iterate(Iterate):
         super().__init__()
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
         self._penalty, self._goal, self._key = penalty, goal, key
-        self._dual, self._orders, self._idle, self._forcing = -math.inf, 0, 0, ROUGH
+        self._dual, self._orders, self.idle, self._forcing = -math.inf, 0, 0, ROUGH
         self.starved = False
         self.work = 0
 
     def go_on(self) -> None:
         """Go on where rounding ended it, as columns are more precise from now on."""
-        self.final, self._idle = False, 0
+        self.final, self.idle = False, 0
 
     def _balance(self) -> None:
         """Make sum_i s_i alpha_i vanish, as a free bias asks, by less of the heavier side."""
@@ -129,8 +130,12 @@ class L1Iterate(Iterate):
 
     def _wrong(self, features: Integers) -> Floats:
         """Return by how much features violate optimality."""
-        w, ridge = self.w[features], self._penalty.ridge
-        return violations(w, self.pull[features] - ridge * w, self._penalty.l1)
+        ridge, wrong = self._penalty.ridge, np.empty(len(features))
+        for at in range(0, len(features), CHUNK):
+            some = features[at : at + CHUNK]
+            v = self.pull[some] - ridge * self.w[some]
+            wrong[at : at + CHUNK] = violations(self.w[some], v, self._penalty.l1)
+        return wrong
 
     def wanted(self, counts: NDArray[np.int32]) -> Integers:
         """Return the features to work on: those in use and those that violate optimality, first.
@@ -143,7 +148,7 @@ class L1Iterate(Iterate):
         wrong = self._wrong(found)
         if self._penalty.free_bias:  # it is balanced after each step, and so violates nothing
             wrong[found == len(self.w) - 1] = np.inf
-        found = found[np.argsort(-wrong, kind="stable")]
+        found = found[np.argsort(np.negative(wrong, out=wrong), kind="stable")]
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
             others = np.abs(self.pull).astype(np.float32)
         others[counts == 0] = others[found] = 0.0
@@ -168,7 +173,9 @@ class L1Iterate(Iterate):
             rows, columns, features, self.w, self.decision, self._penalty, self._goal,
             self._forcing, self._key, self._orders, cut_short,
         )  # fmt: skip
-        missing = not columns.complete(self.needed(columns.counts)).all()
+        needed = self.needed(columns.counts)
+        missing = len(needed) > len(features) or not columns.complete(needed).all()
+        del needed
         value, gains = descent.value, []
         while True:
             gain = descent.newton_step()
@@ -185,9 +192,9 @@ class L1Iterate(Iterate):
         self.step[:] = descent.pulled(self.work) if pulls else descent.step
         self._orders, self._forcing, self.new = descent.orders, descent.forcing, True
         if value - descent.value > 4.0 * UNIT * value:
-            self._idle = 0
+            self.idle = 0
         elif not cut_short():
-            self._idle += 1
-        self.final = self._idle > 2 and not missing
-        self.starved = self._idle > 1 and missing
+            self.idle += 1
+        self.final = self.idle > 2 and not missing
+        self.starved = self.idle > 1 and missing
         self._balance()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from blocklinear.kernels.sums import dot
 
 Floats = NDArray[np.float64]
-_CHUNK = 1 << 16  # features at a time, where all are looked at
+CHUNK = 1 << 16  # features at a time, where all are looked at
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Penalty:
     def violation(self, w: Floats, pull: Floats) -> float:
         """Return the sum of violations of all features, `pull` being v; float64[n] both."""
         total = 0.0
-        for at in range(0, len(w), _CHUNK):
-            some = slice(at, at + _CHUNK)
+        for at in range(0, len(w), CHUNK):
+            some = slice(at, at + CHUNK)
             v = pull[some] - self.ridge * w[some]
             total += float(violations(w[some], v, self.l1).sum())
         if self.free_bias:

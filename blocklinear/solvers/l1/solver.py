@@ -18,7 +18,14 @@ from blocklinear.objectives.feasible_sets import FeasibleSet
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedPasses
-from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache, column_type, most_together
+from blocklinear.solvers.l1.columns import (
+    DESCENT_BYTES,
+    TOGETHER,
+    ColumnCache,
+    column_type,
+    descent_room,
+    most_together,
+)
 from blocklinear.solvers.l1.descent import Rows
 from blocklinear.solvers.l1.iterate import L1Iterate
 from blocklinear.solvers.l1.penalty import Penalty
@@ -60,7 +67,9 @@ class L1Regularized(CertifiedPasses):
         self._weights = np.zeros(n_rows) if manifest.weighted else None
         self._lengths = np.zeros(n_rows, np.int32)
         dtype = column_type(manifest, options)
-        together = most_together(width) if capacity >= manifest.nnz else TOGETHER
+        whole = capacity >= manifest.nnz
+        together = most_together(width) if whole else TOGETHER
+        self._most_features = descent_room(manifest, width, whole) // DESCENT_BYTES
         self._columns = ColumnCache(
             manifest, self.bias, dtype, capacity, folder, options.threads, together
         )
@@ -76,7 +85,6 @@ class L1Regularized(CertifiedPasses):
         ]  # fmt: skip
         self._noted = False  # what is known of rows
         self._active = list(range(width))  # models whose weights the pass evaluates
-        self._resumed = np.zeros(0, np.int64)  # features of columns to be collected anew
         self._filed = False  # whether they were in a file
 
     def _rows(self, k: int) -> Rows:
@@ -90,8 +98,7 @@ class L1Regularized(CertifiedPasses):
         """What a checkpoint must know before it can fill `arrays`, as JSON."""
         own = {
             "noted": self._noted, "active": self._active,
-            "features": self._columns.features.tolist(), "filed": self._columns.filed,
-            "rounded": self._columns.rounded,
+            "filed": self._columns.filed, "rounded": self._columns.rounded,
             "models": [model.state for model in self._models],
         }  # fmt: skip
         shares = self._shares([[k] for k in range(len(self._models))])
@@ -105,11 +112,7 @@ class L1Regularized(CertifiedPasses):
             raise ValueError("the models of the state are not those of the run")
         for model, of in zip(self._models, own["models"], strict=True):
             model.state = of
-        features = np.array(own["features"], np.int64)
-        known = len(features) == 0 or features.max() < len(self._columns.slots)
-        if not known or len(np.unique(features)) < len(features):
-            raise ValueError("a column is of no feature, or of one that has another")
-        self._resumed, self._filed = features, own["filed"]
+        self._filed = own["filed"]
         if self._columns.rounded and not own["rounded"]:
             self._columns.keep_precision()
 
@@ -118,8 +121,8 @@ class L1Regularized(CertifiedPasses):
         """All that a checkpoint must keep, by name."""
         arrays: dict[str, NDArray[Any]] = {
             "pulls": self._pulls, "decisions": self._decisions,
-            "counts": self._columns.counts, "row-labels": self._labels, "row-sizes": self._sizes,
-            "row-lengths": self._lengths,
+            "counts": self._columns.counts, "slots": self._columns.slots,
+            "row-labels": self._labels, "row-sizes": self._sizes, "row-lengths": self._lengths,
         }  # fmt: skip
         if self._weights is not None:
             arrays["row-weights"] = self._weights
@@ -137,7 +140,10 @@ class L1Regularized(CertifiedPasses):
 
     def restore(self, pass_over: Callable[[], Iterable[Loaded]]) -> None:
         """Collect the columns that there were."""
-        columns, features = self._columns, self._resumed
+        columns = self._columns
+        features = np.flatnonzero(columns.slots >= 0)
+        features = features[np.argsort(columns.slots[features])]
+        columns.slots.fill(-1)
         if self._filed:
             columns.use_file()
         while not columns.complete(features).all():
@@ -214,15 +220,22 @@ class L1Regularized(CertifiedPasses):
 
     def _improve(self, features: Mapping[int, NDArray[np.int64]], cut_short: CutShort) -> None:
         """Work on features of models, as far as their columns are there."""
+        most = self._most_features
 
         def improve(k: int) -> None:
             if not cut_short():
                 there = features[k][self._columns.complete(features[k])]
+                first = self._models[k].idle * most % len(there) if len(there) > most else 0
+                there = there[first : first + most]
                 self._models[k].improve(self._rows(k), self._columns, there, cut_short)
 
         self._columns.threads = max(self._options.threads // max(len(features), 1), 1)
         costs = self.task.asked
-        self._each(improve, sorted(features, key=lambda k: (-self._models[k].work, -costs[k])))
+        models = sorted(features, key=lambda k: (-self._models[k].work, -costs[k]))
+        longest = max(map(len, features.values()), default=0)
+        at_once = max(most // max(longest, 1), 1)
+        for first in range(0, len(models), at_once):
+            self._each(improve, models[first : first + at_once])
 
     def _conclude(self) -> None:
         """Draw the consequences of a pass."""
