@@ -14,7 +14,7 @@ from blocklinear.cli.compiling import compiling, start_lightly
 from blocklinear.cli.imports import asked_for
 from blocklinear.cli.stopper import heed, restore
 from blocklinear.cli.streams import discard_stdout, open_streams
-from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, shown
+from blocklinear.errors import BlocklinearError, MemoryBudgetError, StorageError, UsageError, shown
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -25,6 +25,7 @@ _COMMANDS = (
 )  # fmt: skip
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
 _LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
+_NO_VALUE = re.compile(r"(--[a-z][a-z0-9-]*)=--|(-[A-Za-z])--")
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
 
 
@@ -97,12 +98,17 @@ def _is_liblinear(arguments: Sequence[str]) -> bool:
 def _spell_out(arguments: Sequence[str]) -> list[str]:
     """Rewrite ``--class-weight LABEL=W`` and LIBLINEAR's ``-wLABEL W`` as one word.
 
-    argparse takes a word that begins with -1= for an option.
+    argparse takes a word that begins with -1= for an option. UsageError is raised if the value of an
+    option is ``--``, for which argparse gives a list of nothing.
     """
     if _is_liblinear(arguments):  # which takes it as it is
         return list(arguments)
     spelled, rest = [], iter(arguments)
     for argument in rest:
+        if argument == "--":  # from here on, nothing is an option
+            return [*spelled, argument, *rest]
+        if match := _NO_VALUE.fullmatch(argument):
+            raise UsageError(f"argument {match[1] or match[2]}: '--' is no value")
         if match := _CLASS_WEIGHT.fullmatch(argument):
             spelled.append(f"--class-weight={match[1]}={next(rest, '')}")
         elif spelled and spelled[-1] == "--class-weight":

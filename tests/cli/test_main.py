@@ -275,6 +275,15 @@ def test_an_empty_argument_is_no_path(cli, line, name):
 
 
 @pytest.mark.parametrize(
+    ("option", "name"), [("-c--", "-c"), ("--gap=--", "--gap"), ("--dask=--", "--dask")]
+)
+def test_two_dashes_are_no_value(cli, option, name):
+    done = cli("train", "s", "m", option)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"blocklinear: argument {name}: '--' is no value\n"
+
+
+@pytest.mark.parametrize(
     ("error", "status", "said"),
     [
         (MemoryError(), 7, "out of memory\n  fix: "),
