@@ -279,11 +279,12 @@ class ColumnCache:
         if self._room(used, more).sum() > self.capacity:
             self.use_file()
         room = self._half if self.filed else self.capacity
-        missing = features[self.slots[features] < 0]
+        most = room // (1 + more) + 1  # others cannot fit
+        missing = features[self.slots[features] < 0][:most]
         taken = self.starts[-1] + len(self.features) * more + self._room(missing, more).sum()
         if not self.filed and taken > self.capacity:
             self._drop_all()
-            missing = features
+            missing = features[:most]
         self._add(missing[np.cumsum(self._room(missing, more)) <= room])
 
     def _drop_all(self) -> None:

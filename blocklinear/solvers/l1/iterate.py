@@ -148,9 +148,13 @@ class L1Iterate(Iterate):
         wrong = self._wrong(found)
         if self._penalty.free_bias:  # it is balanced after each step, and so violates nothing
             wrong[found == len(self.w) - 1] = np.inf
-        found = found[np.argsort(np.negative(wrong, out=wrong), kind="stable")]
+        order = np.argsort(np.negative(wrong, out=wrong), kind="stable")
+        del wrong  # of many features
+        found = found[order]
+        del order
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and first
-            others = np.abs(self.pull).astype(np.float32)
+            others = self.pull.astype(np.float32)
+        np.abs(others, out=others)
         others[counts == 0] = others[found] = 0.0
         more = _GROWTH * int(np.count_nonzero(self.w)) - len(found)
         more = min(more, int(np.count_nonzero(others)))

@@ -271,6 +271,8 @@ class L1Regularized(CertifiedPasses):
 
 def _in_turn(lists: Sequence[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
     """Return what any list of numbers below n has, once, the first of each list first."""
+    if len(lists) == 1:
+        return lists[0]
     place = np.full(n, n)
     for of in lists:
         place[of] = np.minimum(place[of], np.arange(len(of)))
