@@ -98,12 +98,13 @@ def _is_liblinear(arguments: Sequence[str]) -> bool:
 def _spell_out(arguments: Sequence[str]) -> list[str]:
     """Rewrite ``--class-weight LABEL=W`` and LIBLINEAR's ``-wLABEL W`` as one word.
 
-    argparse takes a word that begins with -1= for an option. UsageError is raised if the value of an
-    option is ``--``, for which argparse gives a list of nothing.
+    argparse takes a word that begins with -1= for an option. UsageError is raised if the value of
+    an option is ``--``, for which argparse gives a list of nothing.
     """
     if _is_liblinear(arguments):  # which takes it as it is
         return list(arguments)
-    spelled, rest = [], iter(arguments)
+    spelled: list[str] = []
+    rest = iter(arguments)
     for argument in rest:
         if argument == "--":  # from here on, nothing is an option
             return [*spelled, argument, *rest]

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -30,6 +30,7 @@ NAMES: dict[type, str] = {
     WarmStarted: "warm_start", RunStarted: "start", RunEnded: "end", Validated: "cross_validation",
 }  # fmt: skip
 """What the lines of a log are called, of events of a kind or a narrower one."""
+_LONGEST_LINE = 1 << 26
 PHASES = ("wait_s", "solve_s", "certify_s", "score_s", "save_s")
 """Fields of an outer iteration that add up to its seconds, but for what is not measured."""
 
@@ -263,11 +264,9 @@ def read_log(path: str | os.PathLike[str]) -> RunRecords:
 def read_events(path: str | os.PathLike[str]) -> RunRecords:
     """Read the last run of a run log as `read_log` does; there may be no outer iteration yet."""
     place = os.fspath(path)
-    with storage_errors(path, "read"), open(path, encoding="utf-8", errors="replace") as stream:
-        lines = stream.read().splitlines()
     file = Path(path).absolute()
     history = RunRecords(file.name.removesuffix(".jsonl"), folder=file.parent.name)
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(path), 1):
         if not line.startswith("{"):
             raise InputError(
                 f"{place}:{number}: is not a line of a run log",
@@ -281,6 +280,13 @@ def read_events(path: str | os.PathLike[str]) -> RunRecords:
             _check(event, f"{place}:{number}")
         history.add(event)
     return history
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the lines of a file; those of what is no log, which may be of any length, in parts."""
+    with storage_errors(path, "read"), open(path, encoding="utf-8", errors="replace") as stream:
+        while line := stream.readline(_LONGEST_LINE):
+            yield line
 
 
 def _check(event: dict[str, Any], place: str) -> None:

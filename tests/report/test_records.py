@@ -148,3 +148,8 @@ def test_one_curve_where_there_are_not_several_costs(log, costs):
 )
 def test_a_run_ends_where_its_goal_is_reached(log, fields, ended):
     assert read_log(log(outer(1, 1, **fields))).has_ended == ended
+
+
+def test_what_never_ends_is_no_log():
+    with pytest.raises(InputError, match="/dev/zero:1: is not a line of a run log"):
+        read_log("/dev/zero")
