@@ -42,7 +42,8 @@ _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it 
 _SOLVED_ROW_BYTES = 96  # a row being worked on: position, target, C, alpha, span, order
 L1_VECTORS = 5
 """What an L1-regularised model needs: weights, pulls, where columns are, and choosing them."""
-_L1_ROW_BYTES = 104  # of all rows: label, weight, size, length, target, C, and what descent moves
+_L1_ROW_BYTES = 120
+"""Of all rows: label, weight, size, length, target, C, what descent moves, where it was before."""
 _L1_MODEL_ROW_BYTES = 16  # and for each model: alpha, decision value
 ENOUGH_BLOCKS = 16
 """Larger groups no longer converge in fewer outer iterations; memory pins blocks instead."""

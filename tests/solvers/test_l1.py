@@ -32,6 +32,7 @@ from blocklinear.memory import PROCESS_BYTES
 from blocklinear.selection.cross_validation import cross_validate
 from blocklinear.solvers.l1 import columns, descent, iterate, scratch, subspace
 from blocklinear.solvers.l1.columns import ColumnCache
+from blocklinear.solvers.l1.iterate import through_smaller_costs
 from blocklinear.solvers.l1.penalty import Penalty
 from blocklinear.solvers.l1.scratch import ScratchArray
 from blocklinear.store.prefetch import GroupLoader
@@ -867,3 +868,62 @@ def test_the_slope_of_the_loss(kind):
     ends = [kernels.total_loss(*args, 0.7 + step, state) for step in (-h, h)]
     slope = kernels.slope_of_loss(*args, 0.7, state)
     assert slope == pytest.approx((ends[1] - ends[0]) / (2.0 * h), rel=1e-6)
+
+
+@pytest.mark.parametrize(("seed", "cost"), [(0, 1e6), (1, 1e4)])
+def test_where_steps_get_nowhere_a_smaller_cost_leads_on(tmp_path, seed, cost):
+    """Few rows had a loss, and each step ended at the margin of one more: the gap stayed at 0.7."""
+    rng = np.random.default_rng(seed)
+    X, labels = rng.integers(-3, 4, (60, 100)).astype(float), rng.choice([-1.0, 1.0], 60)
+    problem = Problem(X, labels, 5, cost=cost)
+    store = split_problem(tmp_path, problem, 3)
+    model = train(store, problem.options(gap=1e-3, max_outer=40))
+    assert model.metadata["stopped"] == "converged"
+    assert problem.primal_of(model) <= problem.optimum()
+
+
+class Stuck:
+    """A descent that never gets anywhere, and worse each time it is given a cost."""
+
+    top, w = 4.0, 0.0
+
+    def __init__(self):
+        self.value, self.costs = 1.0, []
+
+    @property
+    def place(self):
+        return descent.Place(self.w, self.w, self.value)
+
+    def take_cost(self, share):
+        self.costs.append(share)
+        self.value += 1.0
+
+    def go_to(self, place):
+        self.value = place.value
+
+
+def test_smaller_costs_that_help_nothing_are_given_up():
+    stuck = Stuck()
+    assert through_smaller_costs(stuck, lambda: 0.0, 1e-9, lambda: False) == 1e-9
+    assert stuck.value == 1.0
+    assert stuck.costs[:2] == [0.25, 0.0625]
+    assert stuck.costs[-1] == 1.0
+    assert len(stuck.costs) < 60
+    good, stuck = Stuck(), Stuck()
+    good.top = 1.5
+    assert through_smaller_costs(good, lambda: 0.0, 1e-9, lambda: False) == 1e-9
+    through_smaller_costs(stuck, lambda: 0.0, 1e-9, lambda: True)
+    assert not good.costs
+    assert not stuck.costs
+
+
+@each_solver
+def test_columns_are_precise_as_soon_as_their_rounding_hides_the_gap(tmp_path, solver):
+    """Dual points that were off by it were tried until nothing moved: 41 and 37 iterations."""
+    rng = np.random.default_rng(104)
+    Z = rng.standard_normal((100, 5))
+    labels = np.where(Z @ rng.standard_normal(5) + rng.standard_normal(100) > 0.0, 1.0, -1.0)
+    problem = Problem((Z + 1000.0).round(3), labels, solver, cost=1e4, bias=1.0)
+    store = split_problem(tmp_path, problem, 3)
+    model = train(store, problem.options(gap=1e-4, max_outer=25))
+    assert model.metadata["stopped"] == "converged"

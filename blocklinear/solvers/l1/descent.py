@@ -18,7 +18,7 @@ the square of the violation: Newton steps go on until that is little.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,15 @@ class Rows:
         return self.kind, self.target, self.cost
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where descent was: weights, float64[m], decision values, float64[n_rows], and P."""
+
+    w: Floats
+    decision: Floats
+    value: float
+
+
 class Descent:
     """Newton steps on some columns, apart from the model until they are done.
 
@@ -122,6 +131,7 @@ class Descent:
         cut_short: CutShort,
     ) -> None:
         self._rows, self._goal, self._cut_short, self._columns = rows, goal, cut_short, columns
+        self._cost_asked = rows.cost
         self._key, self.orders = key, orders
         self._chosen = np.sort(columns.slots[chosen]).astype(np.int64)
         self._lengths = columns.entries(self._chosen)
@@ -156,6 +166,35 @@ class Descent:
         self._h += self._ridge
         self._subspace = Subspace(len(self.decision), self._penalty, self._ridge)
         self._damped = False  # whether `_h` is more than the curvatures, to keep steps short
+
+    def mistaken(self, step: Floats, pull: Floats) -> float:
+        """Return by how much columns are wrong about v of a dual point, over its largest part.
+
+        Parameters
+        ----------
+        step : float64[n_rows]    s_i alpha_i
+        pull : float64[n_features + 1]      v, of rows
+        """
+        v, unused = np.empty(len(self.w)), np.empty(len(self.w))
+        self._columns.derivatives(self._chosen, step, self._state, v, unused)
+        wrong = float(np.abs(v - pull[self.features]).max(initial=0.0))
+        return wrong / max(float(np.abs(pull).max()), 1.0)
+
+    @property
+    def place(self) -> Place:
+        """Where it is; float64[m] of weights and float64[n_rows] of decision values are copied."""
+        return Place(self.w.copy(), self.decision.copy(), self.value)
+
+    def go_to(self, place: Place) -> None:
+        """Go back to where it was, at the same cost."""
+        self.w[:], self.decision[:], self.value = place.w, place.decision, place.value
+        self._expand()
+
+    def take_cost(self, share: float) -> None:
+        """Go on with so much of the C of each row."""
+        self._rows = replace(self._rows, cost=share * self._cost_asked)
+        self._expand()
+        self.value = self._value(0.0, self.w)
 
     def newton_step(self) -> float:
         """Minimise the quadratic model, and go as far along as the primal falls enough.
@@ -236,6 +275,13 @@ class Descent:
         """What the violations of these features cost of P - D at most; 0 without a ridge."""
         wrong = violations(self.w, self._v, self._penalty)[self._ridge > 0.0]
         return 0.5 * float(np.sum(wrong**2 / self._ridge[self._ridge > 0.0]))
+
+    @property
+    def top(self) -> float:
+        """The largest |v_j| over p_j, at least 1."""
+        penalised = self._penalty > 0.0
+        pulls = np.abs(self._v[penalised]) / self._penalty[penalised]
+        return float(pulls.max(initial=1.0))
 
     def _wrong(self) -> float:
         """Return the largest violation of optimality."""

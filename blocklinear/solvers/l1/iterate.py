@@ -5,6 +5,7 @@ j. What of that is violated is scaled away. With a ridge every point is feasible
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,13 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _GROWTH = 2  # the working set has so many times the features in use (Massias et al. 2018)
 _LAST_GAIN = 0.1  # steps go on while one gains so much of the first gain, or of the gap asked for
+_LITTLE = 1e-3  # of P: what steps gain that get nowhere
+_FAR = 2.0  # the largest |v_j| over p_j where they are
+_RISE, _LEAST_RISE = 10.0, 1.5  # of C; at first, and once it was too much several times
+_MOST_STAGES = 30
+"""After these C only rises. Of 48 runs with 60 rows of 100 integers, C = 1e2 to 1e8, to gaps of
+1e-3 and 9e-6, 46 end within 20 outer iterations, and all within 34; else, with C = 1e6, none of 12
+did within 100."""
 
 
 class L1Iterate(Iterate):
@@ -42,6 +50,7 @@ class L1Iterate(Iterate):
     violation, first_violation : float  sums over all features
     work : int                entries processed for steps so far
     idle : int                how many times in a row nothing moved
+    misled : bool             whether columns that are rounded lead to no smaller gap
     starved : bool            whether nothing moved twice in a row, and columns were missing: the
                               pass in between did not bring them, as others took all the room
     """
@@ -62,7 +71,7 @@ class L1Iterate(Iterate):
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
         self._penalty, self._goal, self._key = penalty, goal, key
         self._dual, self._orders, self.idle, self._forcing = -math.inf, 0, 0, ROUGH
-        self.starved = False
+        self.starved = self.misled = False
         self.work = 0
 
     def go_on(self) -> None:
@@ -165,6 +174,32 @@ class L1Iterate(Iterate):
         largest = largest[np.argsort(-others[largest], kind="stable")]
         return np.concatenate([found, largest[:more]])
 
+    def _at_rounding(self, descent: Descent) -> bool:
+        """Return whether the gap is no more than what columns are wrong about the dual point.
+
+        What a feature exceeds its limit by is taken off the dual value, as a share of it. So this
+        much of the gap is left by chance, if it is more than is asked for.
+        """
+        wrong, proof = descent.mistaken(self.step, self.pull), self.certificate
+        return wrong > self._goal and proof is not None and proof.gap <= wrong
+
+    def _steps(self, descent: Descent, missing: bool, cut_short: CutShort) -> float:
+        """Take Newton steps until one gains little; return how much.
+
+        With a ridge, they go on until alpha cost little of the dual value, unless columns are
+        `missing`.
+        """
+        value, gains = descent.value, []
+        while True:
+            gain = descent.newton_step()
+            gains.append(gain)
+            small = gain <= _LAST_GAIN * max(gains[0], self._goal * value)
+            hidden = gain <= DIFFERENCE * value
+            if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
+                return gain
+            if cut_short():
+                return gain
+
     def improve(
         self, rows: Rows, columns: ColumnCache, features: Integers, cut_short: CutShort
     ) -> None:
@@ -180,16 +215,13 @@ class L1Iterate(Iterate):
         needed = self.needed(columns.counts)
         missing = len(needed) > len(features) or not columns.complete(needed).all()
         del needed
-        value, gains = descent.value, []
-        while True:
-            gain = descent.newton_step()
-            gains.append(gain)
-            small = gain <= _LAST_GAIN * max(gains[0], self._goal * value)
-            hidden = gain <= DIFFERENCE * value
-            if small and (missing or hidden or descent.lost <= 0.5 * self._goal * value):
-                break
-            if cut_short():
-                break
+        self.misled = columns.rounded and self._at_rounding(descent)
+        value = descent.value
+
+        def steps() -> float:
+            return self._steps(descent, missing, cut_short)
+
+        gain = through_smaller_costs(descent, steps, steps(), cut_short)
         self.w[descent.features] = descent.w
         self.work += descent.work
         pulls = self._goal and not missing and gain <= self._goal * descent.value
@@ -202,3 +234,51 @@ class L1Iterate(Iterate):
         self.final = self.idle > 2 and not missing
         self.starved = self.idle > 1 and missing
         self._balance()
+
+
+def through_smaller_costs(
+    descent: Descent, steps: Callable[[], float], gain: float, cut_short: CutShort
+) -> float:
+    """Take steps at smaller costs if those so far got nowhere, and go back if P is larger then.
+
+    Where a plane separates the rows and C is large, few rows have a loss. The quadratic model knows
+    no others, so each step ends at the margin of one more row and gains next to nothing, while
+    alpha violate what makes them feasible many times over. With a smaller C more rows have a loss,
+    and steps are long. So C falls until alpha are nearly feasible where steps come to, and rises
+    from there: each optimum is close to the one before (continuation: Hale, Yin and Zhang, SIAM
+    Journal on Optimization 2008).
+
+    Parameters
+    ----------
+    steps : callable          takes Newton steps, and returns what the last one gained
+    gain : float              by the last one so far
+
+    Returns
+    -------
+    float
+        What the last step gained.
+    """
+    if not _gets_nowhere(descent, gain) or cut_short():
+        return gain
+    before, gain_before = descent.place, gain
+    share, rise, stage, risen = 1.0, _RISE, 0, False
+    while not cut_short():
+        if stage < _MOST_STAGES and _gets_nowhere(descent, gain):
+            share /= descent.top
+            rise = max(rise**0.5, _LEAST_RISE) if risen else rise
+        elif share < 1.0:
+            share, risen = min(rise * share, 1.0), True
+        else:
+            break
+        descent.take_cost(share)
+        gain, stage = steps(), stage + 1
+    if share < 1.0:
+        descent.take_cost(1.0)
+    if descent.value > before.value:
+        descent.go_to(before)
+        return gain_before
+    return gain
+
+
+def _gets_nowhere(descent: Descent, gain: float) -> bool:
+    return gain <= _LITTLE * descent.value and descent.top > _FAR

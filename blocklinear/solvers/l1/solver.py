@@ -193,7 +193,8 @@ class L1Regularized(CertifiedPasses):
         self._improve(dict(zip(descending, lists, strict=True)), cut_short)
         if any(self._models[k].starved for k in descending):
             columns.use_file()
-        ended = [self._models[k] for k in descending if self._models[k].final]
+        own = [self._models[k] for k in descending]
+        ended = [model for model in own if model.final or model.misled]
         if ended and columns.rounded:  # by the rounding of columns, it may be
             columns.keep_precision()
             for model in ended:
