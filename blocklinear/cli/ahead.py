@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli import overloads
 from blocklinear.cli.compiling import cache_folder, say_that_it_compiles, start_lightly
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import anonymous_bytes, available_bytes
 
 if TYPE_CHECKING:
@@ -130,6 +131,11 @@ def compile_in_processes(
     -------
     bool
         Whether all came to a good end: otherwise kernels are compiled when they are called.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If one was killed, as this process would be if it compiled.
     """
     wanted = set(missing)
     numbers = [k for k, overload in enumerate(overloads.listed()) if overload in wanted]
@@ -149,7 +155,13 @@ def compile_in_processes(
         os.close(report)
         while os.read(reports, 1):
             done()
-        return not any([process.wait() for process in processes])
+        ends = [process.wait() for process in processes]
+        if -signal.SIGKILL in ends:
+            raise MemoryBudgetError(
+                "a process that compiled kernels was killed, for want of memory most likely",
+                "run `blocklinear warmup` first, with 1 GB of memory",
+            )
+        return not any(ends)
     finally:
         os.close(tasks)
         os.close(reports)

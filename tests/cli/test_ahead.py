@@ -10,6 +10,7 @@ import pytest
 
 from blocklinear import SplitOptions, TextOptions, TrainOptions, split
 from blocklinear.cli import ahead, overloads
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.kernels.code import kept
 
 WORK = {
@@ -187,3 +188,15 @@ def test_warmup_whose_processes_end_early(cold):
     done = programs.blocklinear("warmup", "--quiet", cwd=cold)
     assert done.returncode == 7
     assert "fix: give the container 1 GB" in done.stderr
+
+
+@pytest.mark.parametrize("end", ["kill", "other"])
+def test_where_a_process_that_compiles_is_killed_nothing_else_compiles(monkeypatch, end):
+    """This process would be killed, too; and it compiles where others ended in another way."""
+    program = "import os; os.kill(os.getpid(), 9)" if end == "kill" else "raise SystemExit(1)"
+    monkeypatch.setattr(ahead, "_COMMAND", [sys.executable, "-c", program])
+    if end == "other":
+        assert not ahead.compile_in_processes(overloads.listed()[:1])
+        return
+    with pytest.raises(MemoryBudgetError, match=r"was killed.*\n.*`blocklinear warmup` first"):
+        ahead.compile_in_processes(overloads.listed()[:1])

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         well = ahead.compile_in_processes(missing, bar.update)
     if not well:
         raise MemoryBudgetError(
-            "a process that compiled kernels was ended, for want of memory most likely",
+            "a process that compiled kernels did not come to its end",
             "give the container 1 GB for this command",
         )
     print(f"compiled {counted(len(missing), 'kernel')} in {time.perf_counter() - started:.1f} s")
