@@ -28,6 +28,7 @@ import inspect
 import json
 import math
 import os
+import pkgutil
 import sys
 import tempfile
 import threading
@@ -46,6 +47,7 @@ from generate import generate
 from measuring import BENCH, BUNDLED, print_table
 from shapes import make_shape
 
+import blocklinear.solvers
 from blocklinear import (
     AddOptions,
     BlockStore,
@@ -172,6 +174,8 @@ def counting(counter: Counter) -> Iterator[None]:
             return SimpleNamespace(**{k: instead(v) for k, v in vars(value).items()})
         return counted(value, counter) if is_kernel(value) else value  # type: ignore[arg-type]
 
+    for module_info in pkgutil.walk_packages(blocklinear.solvers.__path__, "blocklinear.solvers."):
+        import_module(module_info.name)  # or a run would, in the middle
     for name, module in list(sys.modules.items()):
         if not name.startswith("blocklinear.") or name.startswith(KERNELS):
             continue
