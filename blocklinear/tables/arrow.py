@@ -24,6 +24,8 @@ PARTS_BYTES = 16
 """A part of rows is at most one of so many shares of what is left for rows."""
 LEAST_ROWS = 16
 """Parts of fewer rows take more for their columns than for their values."""
+MISSING_WORD = b"missing word"
+"""Metadata of text in CSV that is numbers but for a word that stands for no value: that word."""
 
 
 def arrow(threads: int | None = None) -> Any:

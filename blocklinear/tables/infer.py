@@ -8,7 +8,7 @@ from typing import Any
 from blocklinear.errors import InputError, UsageError, quoted
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.recipe import TARGET_KINDS, Column, Recipe, Target
-from blocklinear.tables.arrow import arrow
+from blocklinear.tables.arrow import MISSING_WORD, arrow
 
 _MOST_SHOWN = 10
 _NAMELESS_INDEX = "__"
@@ -108,6 +108,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
     columns, refused = [], []
     for name in left:
         kind = kind_of(schema.field(name).type)
+        _refuse_missing_word(path, schema.field(name))
         if name in options.categories and kind is not None:
             if not _fits(schema.field(name).type, "category"):
                 raise UsageError(
@@ -159,7 +160,19 @@ def _pandas_index(schema: Any) -> list[str]:
     return [name for name in found if name in schema.names]  # others are ranges of numbers
 
 
+def _refuse_missing_word(path: str, column: Any) -> None:
+    """Refuse a column of CSV that is text for a word that stands for no value among numbers."""
+    word = (column.metadata or {}).get(MISSING_WORD)
+    if word is not None:
+        raise InputError(
+            f"{path}: column {quoted(column.name)} has numbers, and {quoted(word.decode())}",
+            "leave fields without a value empty, as R does by write.csv(..., na = ''); or take all "
+            "as text by --categories, or leave the column out by --drop",
+        )
+
+
 def _target_kind(path: str, schema: Any, name: str) -> str:
+    _refuse_missing_word(path, schema.field(name))
     kind = kind_of(schema.field(name).type)
     if kind not in TARGET_KINDS:
         raise InputError(

@@ -18,7 +18,7 @@ import numpy as np
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
-from blocklinear.tables.arrow import CELL_BYTES, arrow
+from blocklinear.tables.arrow import CELL_BYTES, MISSING_WORD, arrow
 from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
 from blocklinear.tables.values import LONGEST_VALUE, Part
 
@@ -336,6 +336,8 @@ class _Csv(Source):
                 head = stream.read(2 * _CSV_BLOCK_BYTES)
             with self._reader(arrow().BufferReader(head), _CSV_BLOCK_BYTES, [], text) as reader:
                 self.schema = reader.schema
+                if any(self._is_guessed_text(field) for field in self.schema):
+                    self._look_at(reader.read_next_batch())
         short = len(head) < _SHORT_ROW_BYTES * head.count(b"\n")
         self._block_bytes = [_CSV_SMALL_BLOCK_BYTES, _CSV_BLOCK_BYTES][not short :]
         for place, field in enumerate(self.schema):
@@ -344,6 +346,18 @@ class _Csv(Source):
                 self.schema = self.schema.set(place, midnight)
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
+
+    def _is_guessed_text(self, field: Any) -> bool:
+        return str(field.type) == "string" and field.name not in self._kinds
+
+    def _look_at(self, batch: Any) -> None:
+        """Note in the schema which text is numbers, but for a word that stands for no value."""
+        for place, field in enumerate(self.schema):
+            if self._is_guessed_text(field):
+                word = _missing_word(batch.column(place))
+                if word is not None:
+                    noted = field.with_metadata({MISSING_WORD: word.encode()})
+                    self.schema = self.schema.set(place, noted)
 
     def _once_open(self) -> int:
         """Return what a reader takes before its first rows: little where there are few columns."""
@@ -661,6 +675,21 @@ def open_source(file: Found, kinds: Mapping[str, str], check: Check = lambda *_:
 
 
 _CSV_TEXT = ("text", "category", "words")
+_MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "null", "NULL", "None", "?", ".", "-")
+
+
+def _missing_word(values: Any) -> str | None:
+    """Return what stands for no value in text that is numbers otherwise; None in other text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pc.is_in(values, value_set=pa.array(_MISSING_WORDS))
+    found, numbers = values.filter(words), values.filter(pc.invert(words)).drop_null()
+    try:
+        numbers.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return str(found[0]) if len(found) and len(numbers) else None
 
 
 def _csv_type(kind: str, inferred: Any = None) -> Any:

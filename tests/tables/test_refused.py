@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 
 import numpy as np
 import pytest
@@ -388,3 +389,21 @@ def test_a_row_of_csv_that_no_block_holds(tmp_path, row, n_before):
     message = rf"t.csv, line {n_before + 2}: a row of more than 1M, or a quotation mark that is not"
     with pytest.raises(InputError, match=message):
         split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y", drop=("t",)))
+
+
+@pytest.mark.parametrize("word", ["NA", "?"])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_numbers_but_for_a_word_that_stands_for_none(tmp_path, column, word):
+    """They would be text, with a feature for each number."""
+    rows = [{"x": str(k), "y": str(k % 2), "t": "NA" if k % 3 else "b"} for k in range(9)]
+    rows[4][column] = word
+    lines = ["x,y,t", *(",".join(row.values()) for row in rows)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    message = f"t.csv: column '{column}' has numbers, and '{re.escape(word)}'"
+    with pytest.raises(InputError, match=message):
+        split_tables([str(path)], tmp_path / "store", TableOptions(target="y"))
+    if column == "x":
+        for option in ("categories", "drop"):
+            how = TableOptions(target="y", **{option: ("x",)})
+            split_tables([str(path)], tmp_path / option, how)
