@@ -1,6 +1,7 @@
 """Several classes, a grid of C and cross-validation on workers: each model as on one machine."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from blocklinear.events import OuterIteration
 from .test_faults import Broken, bits, failing_once
 
 COSTS = (0.003, 0.03, 0.1, 0.3)
+PROBLEM = long_problem(3, 120, 20)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return split_problem(tmp_path_factory.mktemp("grid"), long_problem(3), 8)
+    return split_problem(tmp_path_factory.mktemp("grid"), PROBLEM, 8)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def classes(tmp_path_factory):
     made = {}
 
     def of(n_classes, solver=3):
-        problem = several_classes(n_classes, solver, n_rows=400)
+        problem = several_classes(n_classes, solver, n_rows=200, n_features=6)
         if n_classes not in made:
             folder = tmp_path_factory.mktemp(f"classes{n_classes}")
             made[n_classes] = split_problem(folder, problem, 6)
@@ -44,7 +46,7 @@ def alone(classes):
     @functools.cache
     def of(n_classes, solver):
         problem, store = classes(n_classes, solver)
-        return blocklinear.train(store, problem.options(gap=1e-6, restart=True), Heard())
+        return blocklinear.train(store, problem.options(gap=1e-5, restart=True), Heard())
 
     return of
 
@@ -57,7 +59,7 @@ def trained(store, client, problem, listener=None, parts=3, **options):
 
 def grid(store, client, listener=None, halt=lambda: False, costs=COSTS, parts=3, **options):
     settings = {"gap": 1e-3, "restart": not options.get("resume")} | options
-    chosen = long_problem(3).options(costs=costs, **settings)
+    chosen = PROBLEM.options(costs=costs, **settings)
     listener = Heard() if listener is None else listener
     models = blocklinear.train_grid(store, chosen, listener, halt, client=client, parts=parts)
     return [bits(model) for model in models], models
@@ -107,8 +109,7 @@ def test_a_grid(two, store, parts):
     assert rounds[0] == len(COSTS)
     assert rounds[-1] < len(COSTS)
     for cost, model in zip(COSTS, models, strict=True):
-        problem = long_problem(3)
-        problem = type(problem)(problem.X, problem.labels, 3, cost, problem.bias)
+        problem = replace(PROBLEM, cost=cost)
         certificate = model.metadata["certificate"]
         assert certificate["gap"] <= 1e-3
         assert problem.primal_of(model) == pytest.approx(certificate["primal"], rel=1e-9)
@@ -131,7 +132,7 @@ def expected(store, tmp_path_factory):
 def test_bits_do_not_depend_on_workers(two, three, store, expected, classes):
     assert grid(store, three)[0] == expected[3][0]
     problem, store = classes(9)
-    one, other = (bits(trained(store, client, problem)) for client in (two, three))
+    one, other = (bits(trained(store, client, problem, max_outer=6)) for client in (two, three))
     assert one == other
 
 
@@ -195,7 +196,7 @@ def test_models_that_were_dropped_are_not_trained_further(serial, store):
 @pytest.mark.parametrize("solver", [3, 13])
 def test_cross_validation(two, three, tmp_path, solver):
     """The folds of one machine, and scores of models that are as good."""
-    problem = long_problem(solver)
+    problem = long_problem(solver, 120, 10)
     store = split_problem(tmp_path, problem, 6)
     options = {"solver": solver, "costs": (0.1, 1.0), "folds": 3, "gap": 1e-3, "memory": "2G"}
     here = blocklinear.cross_validate(store, **options)
@@ -229,7 +230,7 @@ def test_cross_validation_on_a_store_where_one_was_killed(two, three, store):
 
 
 def test_held_out_rows_are_scored(two, tmp_path):
-    problem = long_problem(3)
+    problem = PROBLEM
     store, heard = split_problem(tmp_path, problem, 6), Heard()
     held_out = tmp_path / "held_out.svm"
     held_out.write_bytes(next(tmp_path.glob("*.svm")).read_bytes())
