@@ -207,7 +207,7 @@ CASES = [(2, 0.0, "f8"), (3, 1.0, "f8"), (10, 0.0, "f8"), (10, 0.5, "f4"), (3, 0
 @pytest.mark.parametrize(("every", "factor"), [(1, 1.0), (5, 1.0), (5, 1.5), (5, 1.9)])
 @pytest.mark.parametrize(("K", "bias", "dtype"), CASES)
 def test_the_gap_closes(K, bias, dtype, every, factor):
-    n = 30 if INTERPRETED else 200
+    n = 30 if INTERPRETED else 60
     p = random_problem(K, n, 8, K, bias, dtype)
     alpha, W, touch, _ = solve(p, 3_000 if INTERPRETED else 20_000, every, 1e-9, factor)
     assert_feasible(p, alpha)

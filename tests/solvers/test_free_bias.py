@@ -251,7 +251,7 @@ def test_the_dual_value_reported_exceeds_the_optimum_less_without_what_balancing
         for seed in range(8):
             problem, heard = free_problem(solver, seed), Heard()
             (folder := tmp_path / f"{seed}{balanced}").mkdir()
-            options = problem.options(regularize_bias=False, gap=1e-6, group=1, max_outer=200)
+            options = problem.options(regularize_bias=False, gap=1e-6, group=1, max_outer=9)
             train(split_problem(folder, problem, 3), options, heard)
             optimum, events = free_optimum(problem), heard.of(OuterIteration)[2:8]
             found += [max(e.dual / optimum - 1.0, 0.0) for e in events if not e.certified]
