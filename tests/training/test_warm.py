@@ -69,17 +69,17 @@ def test_violations_are_compared_with_those_at_zero(tmp_path, solver, several):
 def test_rows_added_and_removed(tmp_path, monkeypatch, solver, group):
     descent_alone(monkeypatch)  # Newton's method keeps no sum
     values = solver in (12, 13)
-    store = split_text(tmp_path, rows(1, 150, values=values), 6)
+    store = split_text(tmp_path, rows(1, 80, 6, values=values), 6)
     options = how(solver, group=group, bias=1.0)
     train(store, options)
-    more(store, rows(2, 20, values=values), "more", 1)
+    more(store, rows(2, 20, 6, values=values), "more", 1)
     found = check(store, options)
-    assert (found.started.rows_kept, found.started.rows_new) == (150, 20)
+    assert (found.started.rows_kept, found.started.rows_new) == (80, 20)
     assert (found.started.rows_gone, found.started.how) == (0, "kept")
     gone = remove(store, blocks=[0])
     found = check(store, options)
     assert found.started.rows_kept == gone.manifest.n_rows
-    assert found.started.rows_gone == 170 - gone.manifest.n_rows
+    assert found.started.rows_gone == 100 - gone.manifest.n_rows
     assert found.started.how == ("recomputed" if group is None else "changed")
     assert found.started.blocks_read == (0 if group is None else 1)
 

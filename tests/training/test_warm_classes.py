@@ -23,15 +23,15 @@ each_group = pytest.mark.parametrize("group", [2, None], ids=["groups", "residen
 @pytest.mark.parametrize("solver", [1, 3, 4, 7])
 def test_many_classes(tmp_path, monkeypatch, solver, group):
     newton_after(monkeypatch, math.inf)  # not at all: it keeps no sum
-    store = split_text(tmp_path, rows(1, 200, classes=(1.0, 2.0, 3.0)), 6)
+    store = split_text(tmp_path, rows(1, 100, 6, classes=(1.0, 2.0, 3.0)), 6)
     options = how(solver, group=group, gap=1e-4 if solver == 4 else 1e-5)
     train(store, options)
-    more(store, rows(2, 20, classes=(1.0, 2.0, 3.0)), "same", 1)
+    more(store, rows(2, 20, 6, classes=(1.0, 2.0, 3.0)), "same", 1)
     found = check(store, options)
-    assert (found.started.rows_kept, found.started.rows_new, found.started.how) == (200, 20, "kept")
+    assert (found.started.rows_kept, found.started.rows_new, found.started.how) == (100, 20, "kept")
     remove(store, blocks=[2])
     assert check(store, options).started.how == ("changed" if group else "recomputed")
-    more(store, rows(3, 40, 15, classes=(1.0, 4.0, 3.0, 5.0)), "other", 2)  # features and classes
+    more(store, rows(3, 40, 8, classes=(1.0, 4.0, 3.0, 5.0)), "other", 2)  # features and classes
     found = check(store, options)
     assert (found.started.rows_new, found.started.how) == (40, "kept")
     assert len(found.model.labels) == 5
