@@ -16,9 +16,13 @@ from training.small import (
 
 import blocklinear
 from blocklinear import TrainOptions
+from blocklinear.cluster import job
 from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
 from blocklinear.events import MethodChosen, OuterIteration, Warned
+from blocklinear.store.features import read_features
 from blocklinear.store.store import BlockStore
+from blocklinear.training.checkpoint import Checkpoint
+from blocklinear.training.rounds.alpha import AlphaLeft
 
 
 def trained(store, client, parts, problem, listener=None, **options):
@@ -277,3 +281,17 @@ def test_a_store_that_workers_do_not_have(two, store, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "can_read", lacks)
     with pytest.raises(ClusterError, match="cannot work on the store"):
         trained(store, two, 2, long_problem(3))
+
+
+def test_alpha_go_as_far_as_weights_do(two, store, monkeypatch):
+    """Where the changes of all parts together would go too far, a round goes some of the way."""
+    monkeypatch.setattr(job, "STEPS", np.array([0.0, 0.5]))
+    model = trained(store, two, 8, long_problem(3), max_outer=3)
+    checkpoint = Checkpoint(store.folder / "runs" / "default")
+    assert checkpoint.mapped("taken") == [0.5]
+    blocks = pairwise(store.manifest.first_positions.tolist())
+    alpha = np.concatenate([AlphaLeft(checkpoint).of_rows(slice(*rows)) for rows in blocks])
+    X, y, _ = next(store.iter_csr(rows=store.manifest.n_rows))
+    w = X.T @ (np.where(y == model.labels[0], 1.0, -1.0) * alpha[:, 0])
+    features = read_features(store.folder, store.manifest) - store.manifest.index_base
+    np.testing.assert_allclose(checkpoint.mapped("w-0")[: len(features)], w[features], atol=1e-12)
