@@ -595,7 +595,7 @@ def test_rows_given_several_times_count_so_in_scores(scoring):
     ours, cv = (BlockLinearSVC, BlockLinearSVCCV)
     if scoring == "neg_mean_squared_error":
         ours, cv = (BlockLinearSVR, BlockLinearSVRCV)
-    costs, how = [1e-3, 0.05, 1.0], {"cv": 4, "scoring": scoring}
+    costs, how = [1e-3, 0.1, 10.0], {"cv": 4, "scoring": scoring}
     found = cv(costs, **how, **TIGHT).fit(rows, y)
     single = GridSearchCV(ours(**TIGHT), {"C": costs}, **how).fit(rows, y)
     expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]

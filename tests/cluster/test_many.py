@@ -46,7 +46,7 @@ def alone(classes):
     @functools.cache
     def of(n_classes, solver):
         problem, store = classes(n_classes, solver)
-        return blocklinear.train(store, problem.options(gap=1e-5, restart=True), Heard())
+        return blocklinear.train(store, problem.options(gap=1e-6, restart=True), Heard())
 
     return of
 
@@ -132,7 +132,7 @@ def expected(store, tmp_path_factory):
 def test_bits_do_not_depend_on_workers(two, three, store, expected, classes):
     assert grid(store, three)[0] == expected[3][0]
     problem, store = classes(9)
-    one, other = (bits(trained(store, client, problem, max_outer=6)) for client in (two, three))
+    one, other = (bits(trained(store, client, problem)) for client in (two, three))
     assert one == other
 
 

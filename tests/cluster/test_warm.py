@@ -62,15 +62,9 @@ def store(tmp_path):
     return split_text(tmp_path, text_of(3), 6)
 
 
-@pytest.mark.parametrize(
-    ("solver", "before", "parts"),
-    [
-        *((solver, "cluster", 3) for solver in DUAL_SOLVERS),
-        *((solver, "one machine", 1) for solver in DUAL_SOLVERS),
-        *((solver, before, parts) for solver in (3,) for before, parts in
-          [("cluster", 1), ("one machine", 3)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("before", ["cluster", "one machine"])
+@pytest.mark.parametrize("solver", DUAL_SOLVERS)
 def test_rows_added_and_removed(two, tmp_path, monkeypatch, solver, before, parts):
     newton_after(monkeypatch, math.inf)
     store = split_text(tmp_path, text_of(solver), 6)

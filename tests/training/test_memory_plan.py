@@ -167,7 +167,8 @@ def test_a_budget_that_holds_little_more_than_is_needed(large, options):
 
 @pytest.mark.parametrize("group", [None, 1, 3, 50])
 @pytest.mark.parametrize("width", [1, 2, 9])
-@pytest.mark.parametrize(("others", "url_bytes"), [(0, 0), (20, 5 * MIB)])
+@pytest.mark.parametrize("others", [0, 20])
+@pytest.mark.parametrize("url_bytes", [0, 5 * MIB])
 @pytest.mark.parametrize("rows", [None, RowsHeldOut(50 * MIB, 60 * MIB), RowsHeldOut(1, 150 * MIB)])
 def test_the_budget_that_a_refused_plan_names_is_enough(
     large, group, width, others, url_bytes, rows

@@ -28,14 +28,9 @@ def case(request, tmp_path_factory):
     return problem, store, problem.primal_of(LinearModel.load(folder / "m"))
 
 
-@pytest.mark.parametrize(
-    ("selection", "epochs", "group"),
-    [
-        (selection, epochs, (1, 2, N_BLOCKS)[(i + j) % 3])  # each pair of two values
-        for i, selection in enumerate(SELECTIONS)
-        for j, epochs in enumerate((1, 3, None))
-    ],
-)
+@pytest.mark.parametrize("group", [1, 2, N_BLOCKS])
+@pytest.mark.parametrize("epochs", [1, 3, None])
+@pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_optimum_is_reached_within_the_certified_gap(case, selection, epochs, group):
     problem, store, optimum = case
     options = problem.options(

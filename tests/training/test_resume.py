@@ -199,7 +199,7 @@ def test_rows_that_a_certificate_in_vain_took_the_memory_of(tmp_path, monkeypatc
 def test_an_outer_iteration_that_ends_before_all_rows(store, monkeypatch, group):
     monkeypatch.setattr(weight_vectors, "PAUSE", 0)
     first = set()
-    for number, gap in enumerate(np.geomspace(0.05, 1e-3, 3).tolist()):
+    for number, gap in enumerate(np.geomspace(0.05, 1e-4, 6).tolist()):
         options = long_problem().options(group=group, gap=gap, max_outer=100, run=f"whole{number}")
         heard = Heard()
         model = train(store, replace(options, run="heard", restart=True), heard)
