@@ -1,8 +1,8 @@
 """Which method trains: coordinate descent on the dual, or Newton's method on the primal.
 
-Both come to the same optimum of a smooth loss. Newton's method needs memory for the Hessian: its
-conjugate gradients took as long as coordinate descent, or up to forty times longer, on all text
-tried, with C from 0.01 to 100.
+Both come to the same optimum of a smooth loss. Newton's method needs memory for the Hessian, or
+many rows that stay in memory: its conjugate gradients took as long as coordinate descent, or up to
+forty times longer, on all text tried, with C from 0.01 to 100.
 
 What both cost is compared in passes over the data, without what loading takes. Coordinate descent
 needs at most about
@@ -12,7 +12,7 @@ needs at most about
 of them, h being the largest second derivative of C times the loss (1 + h |x|**2 is the condition of
 its dual; Beck and Tetruashvili 2013), and each of its steps takes as long as some entries more.
 Newton's method needs few passes, whatever the condition, but one that adds the Hessian up costs
-more.
+more; by products alone it needs more of them.
 """
 
 import math
@@ -25,7 +25,14 @@ from blocklinear.numerals import counted, format_number
 from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.newton.costs import OF_SEVERAL, descent_work, knows_too_few, newton_work
+from blocklinear.solvers.newton.costs import (
+    OF_SEVERAL,
+    descent_work,
+    has_many_rows,
+    knows_too_few,
+    newton_passes,
+    newton_work,
+)
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
@@ -57,14 +64,15 @@ def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodCho
     epochs = _condition(store, options, cost) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     few = knows_too_few(solver, manifest)
-    cheaper = passes < descent and not few
     facts = _resumed(store, options)
-    if facts is not None:
-        fits = facts["hessian"]
-    else:
-        plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
-        fits = plan is not None and plan.hessian
-    method = "newton" if cheaper and fits else "dual"
+    plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
+    fits = facts["hessian"] if facts is not None else plan is not None and plan.hessian
+    resident = plan is not None and plan.group >= len(manifest.blocks)
+    by_products = not fits and resident and has_many_rows(manifest) and len(task) == 1
+    if by_products:
+        passes = float(newton_passes(solver, hessian=False))
+    cheaper = passes < descent and not few
+    method = "newton" if cheaper and (fits or by_products) else "dual"
     if facts is not None and facts["course"]["method"] != method:
         return MethodChosen(facts["course"]["method"], "the run to go on from was trained by it")
     if cheaper and method == "dual":
@@ -76,8 +84,8 @@ def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodCho
         )
         return MethodChosen(method, why)
     why = (
-        f"with {counted(n, 'weight')}, steps by the Hessian cost as much as "
-        f"{format_number(round(passes))} passes over the data, and coordinate descent as much as "
+        f"with {counted(n, 'weight')}, {'products with' if by_products else 'steps by'} the Hessian "
+        f"cost as much as {format_number(round(passes))} passes over the data, and coordinate descent as much as "
         + (format_number(math.ceil(descent)) if math.isfinite(descent) else "any number")
     )
     return MethodChosen(method, why)

@@ -274,17 +274,19 @@ class Run(ABC):
     def newton_takes(self, report: OuterIteration) -> float:
         """Return what Newton's method takes, in outer iterations like the last one.
 
-        Infinite where it is not known: without room for the Hessian, with too few rows in it, or if
-        proximal points reach the limit before they add it up. One model takes the usual passes.
-        Several models add the Hessian up in each, as the slowest counts; with a smooth loss, where
-        products are often enough, they are taken to need less than `FORESIGHT` outer iterations.
+        Infinite where it is not known: with too few rows in the Hessian; without room for it, but
+        for a smooth loss of many rows; or if proximal points reach the limit before they add it up.
+        One model takes the usual passes. Several models add the Hessian up in each, as the slowest
+        counts; with a smooth loss, where products are often enough, they are taken to need less
+        than `FORESIGHT` outer iterations.
         """
         solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
-        smooth, known = SOLVERS[solver].smooth, self.may_switch and self.memory.hessian
+        smooth, hessian = SOLVERS[solver].smooth, self.memory.hessian
+        known = hessian or (smooth and costs.has_many_rows(self.manifest))
         early = smooth or costs.enough_products(self.manifest, True) <= left
-        if not (known and early) or self._knows_too_few(report):
+        if not (self.may_switch and known and early) or self._knows_too_few(report):
             return math.inf
-        passes, several = costs.newton_passes(solver), bool(self.solver.task.grid)
+        passes, several = costs.newton_passes(solver, hessian), bool(self.solver.task.grid)
         work = costs.newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
         found = (work + passes * self._overhead) / self.took(report)
         return min(found, FORESIGHT - 1) if several and smooth else found

@@ -21,7 +21,7 @@ from blocklinear import SplitOptions, TrainOptions, split, train, train_grid
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import BlockStep, GoesOver, OuterIteration, WarmStarted, Warned
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.solvers.newton import costs
+from blocklinear.solvers.newton import costs, iterate
 from blocklinear.training import loop
 from blocklinear.training.stopping import Stopping
 
@@ -109,6 +109,27 @@ def test_products_alone_come_to_the_same_optimum(tmp_path, solver, no_hessian):
     )
     values = [model.metadata["certificate"]["primal"] for model in (found, other)]
     np.testing.assert_allclose(*values, rtol=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("solver", "cost", "condition"), [(0, 100.0, 1e4), (2, 1000.0, 1e6), (11, 1000.0, 1e6)]
+)
+def test_products_end_where_the_goal_does(
+    tmp_path, monkeypatch, solver, cost, condition, no_hessian
+):
+    rng = np.random.default_rng(3)
+    turned, _ = np.linalg.qr(rng.normal(size=(40, 40)))
+    X = rng.normal(size=(300, 40)) * np.logspace(0, -np.log10(condition) / 2, 40) @ turned
+    value = X @ rng.normal(size=40) + rng.normal(size=300)
+    labels = value if solver == 11 else np.where(value > 0, 1.0, -1.0)
+    store = split_problem(tmp_path, problem := Problem(X, labels, solver, cost), 3)
+    options = problem.options(method="newton", gap=1e-3)
+    found = train(store, options).metadata
+    assert found["stopped"] == "converged"
+    monkeypatch.setattr(iterate.NewtonIterate, "_reaches_goal", lambda self: False)
+    whole = train(store, replace(options, run="whole")).metadata
+    assert whole["certificate"]["gap"] < found["certificate"]["gap"]
+    assert found["outer_iterations"] < whole["outer_iterations"]
 
 
 @pytest.mark.parametrize("solver", [0, 2])

@@ -13,7 +13,7 @@ from blocklinear.events import MethodChosen
 from blocklinear.memory import PROCESS_BYTES
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.training import train
+from blocklinear.training import method, train
 from training.classes import several_classes
 from training.small import Heard, Problem, split_problem
 
@@ -135,6 +135,31 @@ def test_without_memory_for_the_hessian_it_is_the_dual(tmp_path, solver):
     assert np.array_equal(
         train(split_problem(tmp_path / "given", problem), given).weights, model.weights
     )
+
+
+@pytest.mark.parametrize(
+    ("solver", "features", "cost", "changes", "found"),
+    [
+        (7, 10, 100.0, {}, "products"), (1, 10, 100.0, {}, "products"),
+        (7, 60, 100.0, {}, "no memory"), (7, 10, 100.0, {"group": 1}, "no memory"),
+        (1, 10, 1e-4, {}, "weights, products"), (1, 20, 100.0, {}, "too few"),
+    ],
+)  # fmt: skip
+def test_products_do_without_a_hessian_where_many_rows_stay_in_memory(
+    tmp_path, monkeypatch, solver, features, cost, changes, found
+):
+    """As conjugate gradients do on 330,000 flights, in a fortieth of the time at C = 100."""
+    plan = method.plan_that_fits
+
+    def without(*which):
+        return replace(plan(*which), hessian=False, **changes)
+
+    monkeypatch.setattr(method, "plan_that_fits", without)
+    problem = dense(solver, cost, features)
+    model, choice = chosen(tmp_path, problem, gap=1e-4, max_outer=2000)
+    assert found in choice.why
+    assert choice.method == ("newton" if found == "products" else "dual")
+    assert model.metadata["certificate"]["gap"] <= 1e-4
 
 
 @pytest.mark.parametrize(("solver", "memory"), [(1, 1 << 30), (2, PROCESS_BYTES + (300 << 10))])

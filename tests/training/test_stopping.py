@@ -14,7 +14,7 @@ from blocklinear.events import GoesOver, OuterIteration, Warned
 from blocklinear.memory import PROCESS_BYTES, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
-from blocklinear.solvers.newton.costs import ALL_ROWS, ROWS_WITH_A_LOSS
+from blocklinear.solvers.newton.costs import ALL_ROWS, MANY_ROWS, ROWS_WITH_A_LOSS
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.training import train
 from blocklinear.training.loop import train_models
@@ -418,9 +418,32 @@ def test_nothing_is_known_of_what_cannot_follow(two, solver):
     options, report = problem.options(solver=solver), after(4, steps=10**9, entries=10**9)
     assert a_run(store, options).newton_takes(report) < 1.0
     for why in ({"hessian": False}, {"newton": False}, {"switched_at": 2}):
-        assert a_run(store, options, **why).newton_takes(report) == math.inf
+        run = a_run(store, options, **why)
+        if "hessian" in why:
+            run.manifest = replace(
+                store.manifest, n_features=store.manifest.n_rows // MANY_ROWS + 1
+            )
+        assert run.newton_takes(report) == math.inf
     for other in ({"average": True}, {"solver": 4}):
         assert a_run(store, problem.options(**other)).newton_takes(report) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("solver", "takes"), [(1, 100), (7, 100), (12, 100), (3, math.inf), (13, math.inf)]
+)
+def test_without_a_hessian_products_are_worth_a_try_where_rows_are_many(two, solver, takes):
+    problem, store = two
+    run = a_run(store, problem.options(solver=solver), hessian=False)
+    n_rows, nnz = store.manifest.n_rows, store.manifest.nnz
+    report = after(4, entries=nnz, steps=0, n_sv=n_rows)
+    assert run.newton_takes(report) == takes
+    run.manifest = replace(store.manifest, n_features=n_rows // MANY_ROWS)
+    assert run.newton_takes(report) == takes
+    run.manifest = replace(store.manifest, n_features=n_rows // MANY_ROWS + 1)
+    assert run.newton_takes(report) == math.inf
+    few = after(4, entries=nnz, steps=0, n_sv=ROWS_WITH_A_LOSS * store.manifest.n_features - 1)
+    run.manifest = store.manifest
+    assert run.newton_takes(few) == (takes if solver == 7 else math.inf)
 
 
 @pytest.mark.parametrize(("solver", "known"), [(1, False), (7, True), (12, False)])

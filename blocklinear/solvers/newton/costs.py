@@ -13,12 +13,20 @@ Measured, nanoseconds a step where an entry takes 1.4: of 12 entries (covtype) 6
 (generated) 475; of logistic regression 300 and 750."""
 PASS = 200_000.0
 """What a pass takes besides its rows, 0.3 ms: measured of 216 rows, of either method."""
-_PASSES, _PROXIMAL_PASSES = 16, 84
-"""Of Newton's method, and of proximal points, to a gap of 1e-3, on most data.
+_PASSES, _PRODUCTS, _PROXIMAL_PASSES = 16, 100, 84
+"""Of Newton's method, by the Hessian or by products alone, and of proximal points, to a gap of
+1e-3, on most data; by products, where rows are many.
 
 Measured, C = 1 and 100, in memory, in passes of 1.5 ns an entry, with `PASS` counted apart: squared
 hinge and logistic loss 16 and 17 (generated, 28 to 300 features), 23 (a9a), 33 (covtype); hinge
-loss 86 to 92, 121 and 172. If features are combinations of a tenth as many: up to 220."""
+loss 86 to 92, 121 and 172. If features are combinations of a tenth as many: up to 220. By products,
+C = 0.1 and 1, 27 to 68 (a9a, covtype, phishing) and 38 to 138 (327,000 flights, 19,000 features);
+C = 100, 64 to 88, 330 and 920, where descent takes 170 to 6,500 epochs."""
+MANY_ROWS = 8
+"""Rows for each feature from which on products alone are worth a try.
+
+Measured as above: with 0.7 (film reviews) and 0.1 rows for a feature (news), C = 0.1 to 100, they
+take 0.6 to 29 times the work of descent; with 17 (flights), 0.1 to 1.6 times."""
 ROWS_WITH_A_LOSS, ALL_ROWS = 8, 32
 """Rows with a loss, or rows in all, for each feature, either of which steps need where only rows
 with a loss have a curvature (squared hinge and squared epsilon-insensitive loss): with fewer, a
@@ -47,9 +55,16 @@ def loading_work(manifest: Manifest) -> float:
     return manifest.nnz + STEP * manifest.n_rows
 
 
-def newton_passes(solver: int) -> int:
+def newton_passes(solver: int, hessian: bool = True) -> int:
     """Return in how many passes Newton's method comes to a gap of 1e-3; a product is one, too."""
-    return _PASSES if SOLVERS[solver].smooth else _PROXIMAL_PASSES
+    if not SOLVERS[solver].smooth:
+        return _PROXIMAL_PASSES
+    return _PASSES if hessian else _PRODUCTS
+
+
+def has_many_rows(manifest: Manifest) -> bool:
+    """Return whether Newton's method may pay without memory for a Hessian."""
+    return manifest.n_rows >= MANY_ROWS * manifest.n_features
 
 
 def newton_work(solver: int, manifest: Manifest) -> float:
