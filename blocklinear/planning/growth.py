@@ -21,6 +21,10 @@ class Range:
         """Return it with all three multiplied."""
         return Range(self.low * factor, self.likely * factor, self.high * factor)
 
+    def at_least(self, least: float) -> "Range":
+        """Return it with none of the three below a bound."""
+        return Range(max(self.low, least), max(self.likely, least), max(self.high, least))
+
     def at_most(self, most: float) -> "Range":
         """Return it with none of the three above a bound."""
         return Range(min(self.low, most), min(self.likely, most), min(self.high, most))

@@ -180,7 +180,7 @@ def _stays(manifest: Manifest, plan: MemoryPlan) -> bool:
 
 
 def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -> tuple[int, int]:
-    """Return the least budget that training accepts, and the one to be advised, in bytes.
+    """Return the least budget that split and training accept, and the one to be advised, in bytes.
 
     That is the least which keeps all rows, but at most the machine's usual one or twice the least.
 

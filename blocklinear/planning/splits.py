@@ -13,7 +13,8 @@ from blocklinear.options import SplitOptions
 from blocklinear.planning.sample import TextSample
 from blocklinear.store.store import BlockStore
 
-_REPEATS, _LEAST_SHARE = 5, 0.5
+_REPEATS = 5
+_LEAST_SHARE, _MOST_SHARE = 0.5, 2.0
 _BYTES_A_DOUBLING = 0.1
 """Bytes of an entry that a doubling of the rows adds, times the exponent of Heaps' law: 0.07 on
 blog.svm and 0.10 on generated text, from 67 MB on."""
@@ -76,13 +77,16 @@ class SplitTrials:
     def seconds(self, text_bytes: float) -> float:
         """Return the seconds of a split of so many bytes.
 
-        Each takes what those of the second half of the sample did, and `_LEAST_SHARE` of the mean
-        at least. To begin takes longer: threads wait for the first rows, and most features are new.
+        Each takes what those of the second half of the sample did, and `_LEAST_SHARE` to
+        `_MOST_SHARE` of the mean: where a long line leaves little to the second half, its seconds
+        say nothing. To begin takes longer: threads wait for the first rows, and most features are
+        new.
         """
         half, whole = self.half, self.whole
         more = max(whole.text_bytes - half.text_bytes, 1)
         mean = whole.seconds / whole.text_bytes
-        a_byte = max((whole.seconds - half.seconds) / more, _LEAST_SHARE * mean)
+        second = (whole.seconds - half.seconds) / more
+        a_byte = min(max(second, _LEAST_SHARE * mean), _MOST_SHARE * mean)
         return whole.seconds + a_byte * (text_bytes - whole.text_bytes)
 
     def entry_bytes(self, times: float, exponent: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from blocklinear.errors import InputError, InputFormatError
+from blocklinear.errors import InputError, InputFormatError, MemoryBudgetError, storage_errors
 from blocklinear.ingest.ingest import no_rows
 from blocklinear.ingest.split import split
 from blocklinear.ingest.writer import decoded_bytes, make_plan
@@ -77,7 +77,7 @@ def of_text(
     _refuse_empty(m)
     trials = SplitTrials.run(sample, options, folder)
     error = _STANDARD_ERRORS * sample.row_error
-    rows = Range(1 - error, 1.0, 1 + error).times(m.n_rows * sample.times)
+    rows = Range(1 - error, 1.0, 1 + error).times(m.n_rows * sample.times).at_least(m.n_rows)
     entries = rows.times(m.nnz / m.n_rows)
     growth = growth_of(store)
     features = growth.features(rows.likely)
@@ -95,6 +95,8 @@ def of_text(
             f"features grow as rows^{growth.exponent:.2f} at the end of the sample (Heaps' law), "
             "and less and less"
         )
+    with storage_errors(sample.path, "read"), sample.path.open("rb") as lines:
+        longest = max(map(len, lines))
     lookup_ns = machine.lookup(_TABLE_BYTES * features.likely)
     more_ns = LOOKUP_SHARE * max(lookup_ns - machine.lookup(_TABLE_BYTES * m.n_features), 0.0)
     split_s = trials.seconds(sample.total_bytes) + more_ns * 1e-9 * entries.likely / text.threads
@@ -112,7 +114,7 @@ def of_text(
     return Subject(
         sample=store,
         as_split=trials.store or store,
-        manifest_for=lambda memory_bytes: _in_blocks(whole, options, memory_bytes),
+        manifest_for=lambda memory_bytes: _in_blocks(whole, options, longest, memory_bytes),
         facts={"rows": m.n_rows, "bytes": sample.bytes, "share": 1.0 / sample.times},
         rows=rows,
         features=features,
@@ -145,9 +147,14 @@ def _of_inputs(
     )
 
 
-def _in_blocks(whole: Manifest, options: SplitOptions, memory_bytes: int) -> Manifest:
-    """Return a manifest of the same totals in as many blocks as a split with a budget makes."""
+def _in_blocks(whole: Manifest, options: SplitOptions, longest: int, memory_bytes: int) -> Manifest:
+    """Return a manifest of the same totals in as many blocks as a split with a budget makes.
+
+    MemoryBudgetError is raised if that refuses lines of `longest` bytes.
+    """
     text = replace(options.text, memory_bytes=memory_bytes)
+    if longest > text.line_limit:
+        raise MemoryBudgetError(f"lines of {longest} bytes are refused", "give a larger --memory")
     plan = make_plan(replace(options, text=text))
     n_blocks = options.blocks or _SAMPLE_BLOCKS
     if options.blocks is None and plan.block_bytes:

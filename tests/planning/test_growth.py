@@ -47,3 +47,4 @@ def test_fewer_rows_than_in_the_sample():
 def test_ranges():
     assert Range(1, 2, 3).times(2) == Range(2, 4, 6)
     assert Range(1, 2, 3).at_most(2.5) == Range(1, 2, 2.5)
+    assert Range(1, 2, 3).at_least(1.5) == Range(1.5, 2, 3)

@@ -2,6 +2,7 @@ import errno
 import json
 import shutil
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from blocklinear.cli.main import main
 from blocklinear.errors import (
     DamagedError,
     InputError,
+    InputFormatError,
     MemoryBudgetError,
     StorageError,
     UsageError,
@@ -106,6 +108,20 @@ def test_the_least_memory_is_what_training_asks_for(store):
     assert least <= report.advised_memory
 
 
+def test_lines_that_are_longer_than_parts_of_the_sample(tmp_path, monkeypatch):
+    """The memory is that of the split, too; a line that is all of the sample tells no rate."""
+    line = " ".join(f"{j}:0.{j:09}" for j in range(1, 80_001))
+    text = "".join(f"{k % 2} {line}\n" for k in range(6))
+    (tmp_path / "rows.svm").write_text(text)
+    monkeypatch.setattr(subject, "SAMPLE_BYTES", len(text) // 2)
+    report = blocklinear.plan(tmp_path / "rows.svm", memory_bytes=MEMORY)
+    assert report.rows.low >= report.sample["rows"]
+    assert report.store_bytes.low > 0
+    for memory, fails in ((report.least_memory, False), (report.least_memory - (1 << 20), True)):
+        with pytest.raises(InputFormatError, match="longer") if fails else nullcontext():
+            blocklinear.split(tmp_path / "rows.svm", tmp_path / "s", force=True, memory=memory)
+
+
 def test_the_least_memory_of_models_that_do_not_fit_together(tmp_path):
     """They are trained in parts."""
     lines = (f"{i % 40} {1 + 12 * i}:1 {25_000 + 11 * i}:1\n" for i in range(2_000))
@@ -195,6 +211,8 @@ def test_a_split_goes_on_as_in_the_last_doubling():
     assert SplitTrials(half, whole).seconds(1_000) == pytest.approx(5.0 + 900 * 0.04)
     disturbed = SplitTrials(replace(half, seconds=4.9), whole)
     assert disturbed.seconds(1_000) == pytest.approx(5.0 + 900 * 0.025)
+    one_line = SplitTrials(replace(whole, seconds=3.0), whole)
+    assert one_line.seconds(1_000) == pytest.approx(5.0 + 900 * 0.1)
 
 
 def test_the_command(path, store, capsys):
