@@ -169,12 +169,17 @@ def _of_objects(labels: list[Any]) -> NDArray[Any] | list[str]:
     """Return Python objects as a list of text, or as an array of floats or of Python integers."""
     if {type(label) for label in labels} == {str}:
         return labels
+    text = any(isinstance(label, str) for label in labels)
     for row, label in enumerate(labels):
+        nan = isinstance(label, float) and label != label  # which data frames have among text
+        if label is None or type(label).__name__ == "NAType" or (text and nan):
+            raise InputError(f"row {row}: the label is missing", "leave out rows that have none")
         if isinstance(label, str) != isinstance(labels[0], str):
             raise InputError(f"row {row}: text and numbers are mixed in the labels", _ONE_KIND)
-        if label is None or (not isinstance(label, str) and not _is_number(label)):
-            what = "is missing" if label is None else f"is a {type(label).__name__}"
-            raise InputError(f"row {row}: the label {what}", "give numbers or text")
+        if not isinstance(label, str) and not _is_number(label):
+            raise InputError(
+                f"row {row}: the label is a {type(label).__name__}", "give numbers or text"
+            )
     if labels and isinstance(labels[0], str):
         return list(map(str, labels))
     if all(isinstance(label, numbers.Integral) for label in labels):

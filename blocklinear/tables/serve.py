@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,11 @@ class TablePredictor:
                         f"row {text}, column {column.name}: the value is text",
                         "give a list of words",
                     )
+            elif column.kind == "timestamp" and len({*map(_has_zone, values)} - {None}) > 1:
+                raise InputError(  # which would be read as of UTC
+                    f"column {column.name}: of some times the zone is given, and of others not",
+                    "give it of all, or of none, as in the table that the model was trained on",
+                )
             try:
                 array = pa.array(values, kind, from_pandas=True)
                 if pa.types.is_floating(array.type):  # NaN of NumPy's own types
@@ -147,3 +153,9 @@ class TablePredictor:
         differences.look_at("the rows", schema, self._recipe)
         differences.refuse("the recipe of the model")
         return Part("the rows", 0, columns, len(rows), 0)
+
+
+def _has_zone(value: Any) -> bool | None:
+    """Return whether a time has a zone; None of a missing one, and of what is no time."""
+    is_time = isinstance(value, datetime | np.datetime64) and value == value
+    return getattr(value, "tzinfo", None) is not None if is_time else None

@@ -1,5 +1,7 @@
 """Rows given as dicts are predicted as those of a table are."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,18 @@ def test_text_is_no_list_of_words(tmp_path):
     assert predictor.predict([{"w": ["a", "b"]}, {"w": ("b",)}]).tolist() == ["n", "y"]
     with pytest.raises(InputError, match="row 1, column w: the value is text\n  fix: give a list"):
         predictor.predict([{"w": None}, {"w": "ab"}])
+
+
+def test_times_with_and_without_zone(tmp_path):
+    """Next to a time with a zone, those without one were read as of UTC, and so another value."""
+    naive = datetime(2026, 1, 1)
+    table = pa.table({"x": [1.0, 2.0], "t": [naive, None], "y": list("ny")})
+    predictor = TablePredictor(train(make_store(tmp_path, table), TrainOptions(solver=1)))
+    rows = [{"x": 1.0, "t": t} for t in (naive, None, np.datetime64(naive))]
+    assert len(set(predictor.decision_function(rows).tolist())) == 2
+    rows.append({"x": 1.0, "t": naive.replace(tzinfo=UTC)})
+    with pytest.raises(InputError, match="column t: of some times the zone is given"):
+        predictor.predict(rows)
 
 
 @pytest.mark.parametrize("rows", [{"x": 1.0}, [[1.0]], "x", None, pa.table({"x": [1.0]})], ids=str)
