@@ -96,7 +96,7 @@ def plan_memory(
     if options.group is not None:
         group = min(options.group, n_blocks)
     else:
-        least, room = min(needs.largest_group(room), 1), room - needs.mapped
+        least, room = needs.least_group(), room - needs.mapped
         group = max(needs.largest_group(room - (whole if solver.l1 else 0)), least)
         if solver.l1 and group < n_blocks:
             group = 1
@@ -331,28 +331,34 @@ class _Needs:
             return n_blocks
         return bisect_right(range(1, n_blocks), room, key=self.group)
 
+    def least_group(self) -> int:
+        """Return how many blocks a group has that takes least: all where others are small."""
+        return min(1, len(self._manifest.blocks), key=self.group)
+
     def spare(self, group: int) -> int:
         """Return what the budget leaves, with groups of so many blocks.
 
         MemoryBudgetError is raised if it does not hold them, or what models are made from.
         """
         manifest, n_blocks = self._manifest, len(self._manifest.blocks)
-        budget, blocks = self._options.memory_bytes, self.group(max(group, 1))
+        budget, blocks = self._options.memory_bytes, self.group(group)
         needed = self.fixed + blocks
         rows = f"held-out rows {format_size(self._held_out)}, " if self._held_out else ""
         too_small = (
             f"the budget of {exact_size(budget)} is too small: the program takes "
             f"{format_size(self._program)}, "
         )
-        if group < 1 or needed > budget:
+        if needed > budget:
             others = f" and {self._others} of {manifest.dimension}" if self._others else ""
-            smaller = ", or a smaller --group" if group > 1 else ", or split into more blocks"
+            smaller = ", or split into more blocks"
+            if self._options.group is not None and group > self.least_group():
+                smaller = ", or a smaller --group"
             if self.fixed > budget:  # whatever blocks take
                 smaller = ""
             raise MemoryBudgetError(
                 f"{too_small}{rows}{self._trained} weight vectors of "
                 f"{counted(manifest.n_features, 'feature')}{others} {format_size(self._vectors)}, "
-                f"and {max(group, 1)} of {counted(n_blocks, 'block')} in a group, with those of "
+                f"and {group} of {counted(n_blocks, 'block')} in a group, with those of "
                 f"the next group, {format_size(blocks)}",
                 f"give --memory {enough(max(needed, self.least))} or more" + smaller,
             )

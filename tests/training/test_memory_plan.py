@@ -165,6 +165,23 @@ def test_a_budget_that_holds_little_more_than_is_needed(large, options):
         assert min(plan.pin_bytes, plan.spare_bytes, plan.working_set_entries) >= 0
 
 
+@pytest.mark.parametrize("solver", [3, 6])
+def test_one_group_of_all_blocks_takes_least_where_one_block_is_large(large, solver):
+    """It needs no second buffer, as for a large batch and a day that was added."""
+    first = large.blocks[0]
+    small = replace(first, rows=10, nnz=1000, bytes=1000)
+    manifest = store_of(replace(large, blocks=[first, small, small]), 3)
+    options = TrainOptions(solver=solver, memory_bytes=PROCESS_BYTES)
+    with pytest.raises(MemoryBudgetError, match="3 of 3 blocks") as caught:
+        plan_memory(manifest, options)
+    assert "--group" not in caught.value.fix
+    named = named_budget(caught.value)
+    assert plan_memory(manifest, replace(options, memory_bytes=named)).group == 3
+    for changed in ({"memory_bytes": named - MIB}, {"memory_bytes": named, "group": 1}):
+        with pytest.raises(MemoryBudgetError):
+            plan_memory(manifest, replace(options, **changed))
+
+
 @pytest.mark.parametrize("group", [None, 1, 3, 50])
 @pytest.mark.parametrize("width", [1, 2, 9])
 @pytest.mark.parametrize("others", [0, 20])
@@ -271,6 +288,9 @@ def test_a_group_asked_for_that_does_not_fit_is_refused(large):
     what = r"20 of 40 blocks in a group.*\n.*a smaller --group"
     with pytest.raises(MemoryBudgetError, match=what):
         plan_memory(large, TrainOptions(memory_bytes=PROCESS_BYTES + 100 * MIB, group=20))
+    with pytest.raises(MemoryBudgetError, match=r"2 of 40.*\n.*M or more, or split") as caught:
+        plan_memory(large, TrainOptions(solver=21, memory_bytes=PROCESS_BYTES + MIB))
+    assert "--group" not in caught.value.fix  # a one-class SVM has two blocks at least
 
 
 def test_active_rows_have_a_share_but_no_more_than_half(large):
