@@ -57,6 +57,8 @@ class Output:
         self.name = os.fspath(name)
         if not self.name:
             raise UsageError("the name of the file to write is empty", "name a file")
+        if self.name.endswith("/"):  # a file of that name without it would be written
+            raise UsageError(f"{self.name}: is the name of a folder", "name a file")
         if is_url(name):
             raise UsageError(
                 f"{shown_name(name)}: results are written to this machine, not to URLs",

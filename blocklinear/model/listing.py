@@ -18,6 +18,7 @@ import numpy as np
 from blocklinear.errors import UsageError
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.parameters import Floats
+from blocklinear.model.top_weights import largest
 from blocklinear.numerals import counted
 
 MAGIC = b'{"format": "blocklinear weights"'
@@ -74,7 +75,7 @@ def _write_column(model: LinearModel, k: int, stream: IO[bytes], most: int | Non
     head = {"class": _class(model, k) if model.outcomes else None, "bias_weight": bias}
     text = json.dumps(head, allow_nan=False).removesuffix("}")
     stream.write(f'  {text}, "weights": ['.encode())
-    order = _largest_first(weights)[:most]
+    order = _largest_first(weights) if most is None else largest(model.weights, k, most)
     for start in range(0, len(order), 10_000):
         places = order[start : start + 10_000]
         lines = [

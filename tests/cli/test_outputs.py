@@ -246,6 +246,11 @@ def test_only_regular_files_are_replaced(cli, refused, rows, model, store, tmp_p
         ("train", rows, tmp_path / "m", "--log", tmp_path),
     ):
         assert "not a regular file" in refused(2, *arguments), arguments
+    for arguments in (
+        ("predict", rows, model, f"{tmp_path}/out/"),
+        ("train", rows, f"{tmp_path}/m/", "-q"),
+    ):
+        assert "/: is the name of a folder" in refused(2, *arguments), arguments
 
 
 def test_links_are_followed(cli, rows, model, labels, store, tmp_path):
