@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.errors import UsageError, quoted, shown
@@ -11,6 +12,12 @@ from blocklinear.numerals import parse_label
 
 if TYPE_CHECKING:
     from blocklinear.classes import Classes
+
+_ARGUMENTS = {
+    "evaluate": "eval", "inner_tolerance": "inner_tol", "memory_bytes": "memory",
+    "record_sha256": "sha256", "run": "run_name", "time_limit_s": "time_limit",
+}  # fmt: skip
+"""Fields of options, and the arguments for them where these have other names."""
 
 
 def size(text: str) -> int:
@@ -188,3 +195,9 @@ def costs_of(text: str) -> tuple[float, ...]:
 def given(**options: object) -> dict[str, object]:
     """Return the options that are not None, so that the library's defaults hold for the rest."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def fields_given(args: argparse.Namespace, kind: type) -> dict[str, Any]:
+    """Return the fields of a dataclass of options whose arguments were given, as they were read."""
+    names = [field.name for field in fields(kind)]
+    return given(**{name: getattr(args, _ARGUMENTS.get(name, name), None) for name in names})

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, reshapes
-from blocklinear.cli.common_options import given
+from blocklinear.cli.common_options import fields_given, given
 from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import refuse_text_options
-from blocklinear.cli.text_options import reading
 from blocklinear.inputs.urls import is_url
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def open_store(args: argparse.Namespace, console: Console) -> "BlockStore":
     from blocklinear.ingest.text_store import store_of
     from blocklinear.options import SplitOptions, TextOptions
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
-    options = SplitOptions(text=TextOptions(**reading(args), **text))
+    options = SplitOptions(text=TextOptions(**fields_given(args, TextOptions)))
     if Path(args.store).is_file():
         load_for_splitting(options.dtype, args.quiet, reshapes(options.text))
     try:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from blocklinear.cli.common_options import given, size
+from blocklinear.cli.common_options import size
 
 WEIGHTS_HELP = (
     "file with one number per line, the weight of each row of all INPUTs; plain or compressed. "
@@ -67,7 +67,7 @@ def _index_base(text: str) -> int | str:
 
 
 def add_reading(parser: argparse.ArgumentParser, expecting: bool = True) -> None:
-    """Add the options that `reading` returns.
+    """Add options about which text is accepted.
 
     Parameters
     ----------
@@ -129,20 +129,4 @@ def add_sha256(parser: argparse.ArgumentParser) -> None:
         "--sha256",
         action="store_true",
         help="record the SHA-256 of each input in the manifest, for provenance",
-    )
-
-
-def reading(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `TextOptions` that were given."""
-    return given(
-        ignore_qid=args.ignore_qid,
-        require_final_newline=args.require_final_newline,
-        max_line_bytes=args.max_line_bytes,
-        max_decompressed=args.max_decompressed,
-        max_window=args.max_window,
-        expect_rows=getattr(args, "expect_rows", None),
-        expect_sha256=getattr(args, "expect_sha256", None),
-        record_sha256=getattr(args, "sha256", None),
-        unsorted=args.unsorted,
-        duplicates=args.duplicates,
     )

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, reshapes
-from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.common_options import add_budget, fields_given
 from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import refuse_text_options
 from blocklinear.cli.text_options import (
@@ -13,7 +13,6 @@ from blocklinear.cli.text_options import (
     add_reading,
     add_row_options,
     add_sha256,
-    reading,
 )
 from blocklinear.numerals import counted
 
@@ -78,22 +77,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import AddOptions, TextOptions
     from blocklinear.store.store import BlockStore
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory)
-    options = AddOptions(
-        text=TextOptions(
-            index_base=args.index_base,
-            on_error=args.on_error,
-            max_errors=args.max_errors,
-            max_features=args.max_features,
-            **reading(args),
-            **text,
-        ),
-        batch=args.batch,
-        blocks=args.blocks,
-        allow_duplicate=args.allow_duplicate,
-        weights=args.weights,
-        if_absent=args.if_absent,
-    )
+    text = TextOptions(**fields_given(args, TextOptions))
+    options = AddOptions(text=text, **fields_given(args, AddOptions))
     manifest = BlockStore.open(args.store).manifest
     reshaping = reshapes(options.text) or manifest.hash_bits > 0 or manifest.normalize != "none"
     load_for_splitting(manifest.dtype, args.quiet, reshaping, manifest.of_tables)

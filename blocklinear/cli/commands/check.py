@@ -4,9 +4,9 @@ import argparse
 import sys
 from typing import Any
 
-from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.common_options import add_budget, fields_given
 from blocklinear.cli.console import Console
-from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options, reading
+from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options
 
 
 def add_parser(commands: Any) -> None:
@@ -35,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TextOptions
     from blocklinear.text.check import check
 
-    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
-    options = TextOptions(**reading(args), **text)
+    options = TextOptions(**fields_given(args, TextOptions))
     with Console(args.quiet, "check") as console:
         report = check(args.inputs, options, console)
     print(report.to_json() if args.json else report.summary())

@@ -18,7 +18,7 @@ from blocklinear.cli.common_options import (
     add_restart,
     class_weight,
     costs_of,
-    given,
+    fields_given,
     of_any_labels,
     of_labels,
     positive_of,
@@ -172,28 +172,10 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.training.checkpoint import check_finished
     from blocklinear.training.loop import train
 
-    chosen: Any = given(
-        epsilon=args.epsilon,
-        l1_ratio=args.l1_ratio,
-        bias=args.bias,
-        regularize_bias=args.regularize_bias,
-        gap=args.gap,
-        tolerance=args.tolerance,
-        max_outer=args.max_outer,
-        group=args.group,
-        seed=args.seed,
-        run=args.run_name,
-        restart=args.restart,
-        threads=args.threads,
-        memory_bytes=args.memory,
-    )
+    chosen = fields_given(args, TrainOptions) | solver_of(args.solver, args.method)
+    del chosen["cost"]  # the grid, as text
     weights = tuple(map(class_weight, args.class_weight))
-    options = TrainOptions(
-        class_weights=of_any_labels(weights),
-        balanced=args.balanced,
-        **solver_of(args.solver, args.method),
-        **chosen,
-    )
+    options = TrainOptions(class_weights=of_any_labels(weights), **chosen)
     check_cluster(args, options)
     costs = None if args.search else costs_of(args.cost)
     # all that is written later is checked now, not after hours

@@ -6,11 +6,11 @@ from typing import Any
 from blocklinear.cli.common_options import (
     add_budget,
     costs_of,
-    given,
+    fields_given,
     solver_number,
     solver_of,
 )
-from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options, reading
+from blocklinear.cli.text_options import add_index_base, add_reading, add_row_options
 
 
 def add_parser(commands: Any) -> None:
@@ -60,10 +60,8 @@ def run(args: argparse.Namespace) -> int:
     (cost, *more) = costs_of(args.cost)
     if more:
         raise UsageError("a plan is for one cost", "give one, as -c 1")
-    some: Any = given(memory_bytes=args.memory, threads=args.threads, gap=args.gap)
-    train = TrainOptions(cost=cost, **solver_of(args.solver, None), **some)
-    base: Any = given(index_base=args.index_base)
-    text = TextOptions(**base, **reading(args))
+    chosen = fields_given(args, TrainOptions) | solver_of(args.solver, None) | {"cost": cost}
+    train, text = TrainOptions(**chosen), TextOptions(**fields_given(args, TextOptions))
     inputs = args.inputs if len(args.inputs) > 1 else args.inputs[0]
     report = plan(inputs, train, SplitOptions(text=text), args.workers, args.recalibrate)
     print(report.to_json() if args.json else report.summary())

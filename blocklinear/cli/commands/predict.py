@@ -4,10 +4,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive, given, positive_of
+from blocklinear.cli.common_options import add_positive, fields_given, given, positive_of
 from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import column_names, refuse_text_options
-from blocklinear.cli.text_options import add_reading, add_row_options, reading
+from blocklinear.cli.text_options import add_reading, add_row_options
 from blocklinear.errors import UsageError, shown
 from blocklinear.numerals import counted
 
@@ -95,9 +95,6 @@ def run(args: argparse.Namespace) -> int:
         return _predict_table(args, model, output, room)
     if args.keep:
         raise UsageError("--keep is for tables", "predict a table with a model of tables")
-    chosen: dict[str, Any] = reading(args) | room
-    if args.threads is not None:
-        chosen["threads"] = args.threads
     # a bar would be drawn between lines that go to the same terminal
     mixed = output.is_stdout and sys.stdout.isatty()
     with Console(args.quiet or mixed, "predict") as console:
@@ -105,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             model,
             [args.input],
             output,
-            text_options=TextOptions(**chosen),
+            text_options=TextOptions(**fields_given(args, TextOptions) | room),
             decision=args.decision,
             probability=bool(args.probability),
             strict=args.strict,

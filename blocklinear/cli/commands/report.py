@@ -5,9 +5,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive, positive_of
+from blocklinear.cli.common_options import add_positive, fields_given, positive_of
 from blocklinear.cli.table_options import refuse_text_options
-from blocklinear.cli.text_options import add_reading, add_row_options, reading
+from blocklinear.cli.text_options import add_reading, add_row_options
 
 if TYPE_CHECKING:
     from blocklinear.model.evaluation import Evaluation
@@ -158,6 +158,5 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
 
         refuse_text_options(args)
         return evaluate_tables(model, [args.test], name="the model", positive=positive)
-    return evaluate_text(
-        model, [args.test], text_options=TextOptions(**reading(args)), positive=positive
-    )
+    how = TextOptions(**fields_given(args, TextOptions))
+    return evaluate_text(model, [args.test], text_options=how, positive=positive)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, reshapes
 from blocklinear.cli.cluster_options import add_split_cluster, split_client
-from blocklinear.cli.common_options import add_budget, given
+from blocklinear.cli.common_options import add_budget, fields_given
 from blocklinear.cli.console import Console
 from blocklinear.cli.stopper import Stopper
 from blocklinear.cli.table_options import add_table_options, table_options
@@ -19,7 +19,6 @@ from blocklinear.cli.text_options import (
     add_reading,
     add_row_options,
     add_sha256,
-    reading,
 )
 
 if TYPE_CHECKING:
@@ -106,41 +105,20 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.errors import UsageError
+    from blocklinear.options import SplitOptions, TextOptions
 
     if args.store == "-":
         raise UsageError("a store is a folder: it cannot go to standard output", "name a folder")
-    options, table = _options(args), table_options(args)
+    options = SplitOptions(
+        text=TextOptions(**fields_given(args, TextOptions)), **fields_given(args, SplitOptions)
+    )
+    table = table_options(args)
     reshaping = reshapes(options.text) or options.normalize != "none"
     load = partial(load_for_splitting, args.dtype, reshaping=reshaping, tables=table is not None)
     with split_client(args, options, table is not None, load) as (client, memory):
         if args.memory is None and memory is not None:
             options = replace(options, text=replace(options.text, memory_bytes=memory))
         return _split(args, options, table, client)
-
-
-def _options(args: argparse.Namespace) -> "SplitOptions":
-    from blocklinear.options import SplitOptions, TextOptions
-
-    text: Any = given(threads=args.threads, memory_bytes=args.memory, index_base=args.index_base)
-    return SplitOptions(
-        text=TextOptions(
-            on_error=args.on_error,
-            max_errors=args.max_errors,
-            hash_bits=args.hash_bits,
-            max_features=args.max_features,
-            **reading(args),
-            **text,
-        ),
-        blocks=args.blocks,
-        seed=args.seed,
-        order=args.order,
-        dtype=args.dtype,
-        compression=args.compression,
-        normalize=args.normalize,
-        force=args.force,
-        weights=args.weights,
-        batch=args.batch,
-    )
 
 
 def _split(

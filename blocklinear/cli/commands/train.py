@@ -20,7 +20,7 @@ from blocklinear.cli.common_options import (
     add_restart,
     class_weight,
     costs_of,
-    given,
+    fields_given,
     of_any_labels,
     of_labels,
     solver_number,
@@ -30,7 +30,7 @@ from blocklinear.cli.console import Console
 from blocklinear.cli.cost_choice import best_on, check_choice, summary
 from blocklinear.cli.stopper import Stopper
 from blocklinear.cli.stores import open_store
-from blocklinear.cli.text_options import add_text_options, reading
+from blocklinear.cli.text_options import add_text_options
 from blocklinear.numerals import format_number
 from blocklinear.report.table import COLUMNS_HELP, SEVERAL_MODELS
 
@@ -291,50 +291,20 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.training.loop import train_models
 
-    chosen: Any = given(
-        gap=args.gap,
-        tolerance=args.tolerance,
-        max_outer=args.max_outer,
-        time_limit_s=args.time_limit,
-        epsilon=args.epsilon,
-        nu=args.nu,
-        l1_ratio=args.l1_ratio,
-        evaluate=args.eval,
-        patience=args.patience,
-        inner_tolerance=args.inner_tol,
-        selection=args.selection,
-        group=args.group,
-        average=args.average,
-        sample_blocks=args.sample_blocks,
-        resume=args.resume,
-        restart=args.restart,
-        warm_start=args.warm_start,
-        checkpoint_s=args.checkpoint_s,
-        seed=args.seed,
-        threads=args.threads,
-        memory_bytes=args.memory,
-        run=args.run_name,
-    )
+    chosen = fields_given(args, TrainOptions) | solver_of(args.solver, args.method)
     if args.average:
         chosen["epochs"] = None
     elif args.selection in _EPOCHS:
         chosen["epochs"] = _EPOCHS[args.selection]
-    text: Any = given(threads=args.threads, memory_bytes=args.memory, **reading(args))
+    text = fields_given(args, TextOptions)
+    text.pop("index_base", None)  # of held-out rows it is that of the store, or of the model
     if args.eval:
         chosen["evaluate_text"] = TextOptions(**text)
     chosen |= _number_or("auto", args.epochs, "epochs")
     chosen |= _number_or("block", args.pegasos_batch, "pegasos_batch")
     costs, weights = costs_of(args.cost), tuple(map(class_weight, args.class_weight))
-    options = TrainOptions(
-        **solver_of(args.solver, args.method),
-        cost=costs[0],
-        costs=costs if len(costs) > 1 else (),
-        class_weights=of_any_labels(weights),
-        balanced=args.balanced,
-        bias=args.bias,
-        regularize_bias=args.regularize_bias,
-        **chosen,
-    )
+    chosen |= {"cost": costs[0], "costs": costs if len(costs) > 1 else ()}
+    options = TrainOptions(class_weights=of_any_labels(weights), **chosen)
     if args.best_on is not None and not options.costs:
         raise UsageError("--best-on chooses from several costs", "give -c 0.1,1,10")
     check_cluster(args, options)

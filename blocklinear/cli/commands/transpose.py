@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from blocklinear.cli.ahead import load_for_columns
-from blocklinear.cli.common_options import add_budget, add_cache, given
+from blocklinear.cli.common_options import add_budget, add_cache, fields_given
 from blocklinear.cli.console import Console
 from blocklinear.cli.stores import opened
 from blocklinear.numerals import counted
@@ -41,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TextOptions
     from blocklinear.store.changes import drop_columns, locked
 
-    settings: Any = given(memory_bytes=args.memory, threads=args.threads)
-    budget = TextOptions(**settings)
+    budget = TextOptions(**fields_given(args, TextOptions))
     with locked(opened(args, args.store)) as store:
         if args.drop:
             print(f"{counted(drop_columns(store.folder), 'byte')} deleted")
