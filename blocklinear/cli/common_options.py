@@ -90,8 +90,18 @@ def add_restart(parser: Any) -> None:
     )
 
 
-def add_free_bias(parser: Any) -> None:
-    """Add ``--free-bias``."""
+def add_loss(parser: Any) -> None:
+    """Add the parameters of losses, the bias, the elastic net, and weights of classes."""
+    parser.add_argument(
+        "-p",
+        "--epsilon",
+        type=float,
+        metavar="EPS",
+        help="epsilon of the regression losses (default 0.1)",
+    )
+    parser.add_argument(
+        "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
+    )
     parser.add_argument(
         "-R",
         "--free-bias",
@@ -99,10 +109,6 @@ def add_free_bias(parser: Any) -> None:
         action="store_false",
         help="do not regularise the weight of the bias feature that -B adds (not with -s 4 or 21)",
     )
-
-
-def add_l1_ratio(parser: Any) -> None:
-    """Add ``--l1-ratio``."""
     parser.add_argument(
         "--l1-ratio",
         type=float,
@@ -110,10 +116,6 @@ def add_l1_ratio(parser: Any) -> None:
         help="of -s 5 and 6, the elastic net: weights cost RATIO times their absolute sum and "
         "(1 - RATIO) / 2 times their squared norm (default 1)",
     )
-
-
-def add_class_weights(parser: Any) -> None:
-    """Add ``--class-weight`` and ``--balanced``."""
     parser.add_argument(
         "--class-weight",
         action="append",
@@ -126,6 +128,18 @@ def add_class_weights(parser: Any) -> None:
         action="store_true",
         help="give each class the weight rows / (classes * rows of the class)",
     )
+
+
+def add_resources(parser: Any) -> None:
+    """Add the options of a run about its log, its progress, memory, threads and cache."""
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="append one JSON object per outer iteration, for `plot` and `report`",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_budget(parser)
+    add_cache(parser)
 
 
 def label_of(text: str, classes: "Classes") -> float:

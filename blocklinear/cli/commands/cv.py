@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.cluster_options import add_cluster, check_cluster, cluster_of
 from blocklinear.cli.common_options import (
-    add_budget,
-    add_cache,
-    add_class_weights,
-    add_free_bias,
-    add_l1_ratio,
+    add_loss,
     add_positive,
+    add_resources,
     add_restart,
     class_weight,
     costs_of,
@@ -80,19 +77,7 @@ def add_parser(commands: Any) -> None:
         help="optimiser, as in train (default: auto for -s 0, 2 and 11, newton for 5 and 6, dual "
         "for the others)",
     )
-    parser.add_argument(
-        "-p",
-        "--epsilon",
-        type=float,
-        metavar="EPS",
-        help="epsilon of the regression losses (default 0.1)",
-    )
-    parser.add_argument(
-        "-B", "--bias", type=float, metavar="B", help="value of the bias feature (default: none)"
-    )
-    add_free_bias(parser)
-    add_l1_ratio(parser)
-    add_class_weights(parser)
+    add_loss(parser)
     parser.add_argument(
         "--metric",
         metavar="NAME",
@@ -131,14 +116,7 @@ def add_parser(commands: Any) -> None:
         "--predictions", metavar="FILE", help="write the out-of-fold predictions of the best C"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the result")
-    parser.add_argument(
-        "--log",
-        metavar="FILE",
-        help="append one JSON object per outer iteration, for `plot` and `report`",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    add_budget(parser)
-    add_cache(parser)
+    add_resources(parser)
     add_cluster(parser)
     add_text_options(parser, "STORE")
     parser.set_defaults(run=run)

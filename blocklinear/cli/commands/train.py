@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_training
 from blocklinear.cli.cluster_options import add_cluster, check_cluster, cluster_of
 from blocklinear.cli.common_options import (
-    add_budget,
-    add_cache,
-    add_class_weights,
-    add_free_bias,
-    add_l1_ratio,
+    add_loss,
+    add_resources,
     add_restart,
     class_weight,
     costs_of,
@@ -101,30 +98,13 @@ def _add_problem(group: Any) -> None:
         "store of tables on this table",
     )
     group.add_argument(
-        "-p",
-        "--epsilon",
-        type=float,
-        metavar="EPS",
-        help="epsilon of the regression losses (default 0.1)",
-    )
-    group.add_argument(
         "-n",
         "--nu",
         type=float,
         metavar="NU",
         help="of a one-class SVM: at most this share of the rows are outliers (default 0.5)",
     )
-    group.add_argument(
-        "-B",
-        "--bias",
-        type=float,
-        default=-1.0,
-        metavar="B",
-        help="value of the bias feature (default: none)",
-    )
-    add_free_bias(group)
-    add_l1_ratio(group)
-    add_class_weights(group)
+    add_loss(group)
 
 
 def _add_stops(group: Any) -> None:
@@ -234,14 +214,7 @@ def _add_run(group: Any) -> None:
         choices=("native", "liblinear"),
         help="format of MODEL (default native)",
     )
-    group.add_argument(
-        "--log",
-        metavar="FILE",
-        help="append one JSON object per outer iteration, for `plot` and `report`",
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    add_budget(group)
-    add_cache(group)
+    add_resources(group)
 
 
 def _number_or(name: str, text: str | None, option: str) -> dict[str, int | None]:
