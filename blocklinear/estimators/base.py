@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -90,8 +91,21 @@ ABOVE_0 = Interval(Real, 0, None, closed="neither")
 """A finite number above 0."""
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
-    """Writes and trains a store, and applies the weights."""
+    """Writes and trains a store, and applies the weights; its fields are its parameters."""
+
+    _: KW_ONLY
+    tol: float = 1e-4
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    max_iter: int = 1000
+    random_state: Any = None
+    verbose: int = 0
+    memory: int | str | None = None
+    gap: float | None = None
+    store: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
 
     _normalized = False
     """Whether rows are divided by their norm: those of the store that was fitted were."""

@@ -1,7 +1,7 @@
 """Classifiers: support vectors and logistic regression."""
 
-import os
 from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -27,10 +27,13 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearClassifier(ClassifierMixin, BlockLinear):  # type: ignore[misc]
     """A classifier; of two classes the second is the positive one."""
 
-    classes_: NDArray[Any]
+    _: KW_ONLY
+    class_weight: Any = None
+    classes_: NDArray[Any] = field(init=False)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = self._validated(X, y=y)
@@ -235,6 +238,7 @@ LOSSES = {"squared_hinge": 1, "hinge": 3}
 LOGISTIC = 7
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearSVC(_Streamed):
     """Support vector classification, as `sklearn.svm.LinearSVC` with ``dual=True``.
 
@@ -245,32 +249,15 @@ class BlockLinearSVC(_Streamed):
     class_weight : dict, "balanced" or None
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: str = "squared_hinge",
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Any = None,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C, self.loss, self.tol, self.fit_intercept = C, loss, tol, fit_intercept
-        self.intercept_scaling, self.class_weight = intercept_scaling, class_weight
-        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
-        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+    C: float = 1.0
+    _: KW_ONLY
+    loss: str = "squared_hinge"
 
     def _solver(self) -> int:
         return int(chosen("loss", self.loss, LOSSES))
 
 
+@dataclass(eq=False, repr=False)
 class BlockLogisticRegression(LogisticMixin, _Streamed):
     """Logistic regression, as `sklearn.linear_model.LogisticRegression` with its solver liblinear.
 
@@ -282,26 +269,7 @@ class BlockLogisticRegression(LogisticMixin, _Streamed):
     class_weight : dict, "balanced" or None
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Any = None,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C, self.tol, self.fit_intercept = C, tol, fit_intercept
-        self.intercept_scaling, self.class_weight = intercept_scaling, class_weight
-        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
-        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+    C: float = 1.0
 
     def _solver(self) -> int:
         return LOGISTIC

@@ -1,6 +1,6 @@
 """One-class support vector machines."""
 
-import os
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.store import BlockStore
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
     """One-class support vector machine, as `sklearn.svm.OneClassSVM` with ``kernel="linear"``.
 
@@ -38,24 +39,11 @@ class BlockLinearOneClassSVM(OutlierMixin, BlockLinear):  # type: ignore[misc]
     feature_names_in_ : ndarray of str, where X has names
     """
 
-    fit_intercept, intercept_scaling = False, 1.0
-
-    def __init__(
-        self,
-        *,
-        nu: float = 0.5,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.nu, self.tol = nu, tol
-        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
-        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+    _: KW_ONLY
+    nu: float = 0.5
+    tol: float = 1e-3
+    fit_intercept: bool = field(default=False, init=False)
+    intercept_scaling: float = field(default=1.0, init=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to rows in memory.

@@ -1,6 +1,6 @@
 """Support vector regression."""
 
-import os
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +18,13 @@ from blocklinear.options import TrainOptions
 from blocklinear.store.store import BlockStore
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
     """A support vector regressor, of one target a row."""
+
+    _: KW_ONLY
+    epsilon: float = 0.0
+    loss: str = "epsilon_insensitive"
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = self._checked(X, y)
@@ -51,6 +56,7 @@ class BlockLinearRegressor(RegressorMixin, BlockLinear):  # type: ignore[misc]
             self.coef_ = coef[0]
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearSVR(BlockLinearRegressor):
     """Support vector regression, as `sklearn.svm.LinearSVR` with ``dual=True``.
 
@@ -61,27 +67,7 @@ class BlockLinearSVR(BlockLinearRegressor):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}
     """
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        epsilon: float = 0.0,
-        loss: str = "epsilon_insensitive",
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.C, self.epsilon, self.loss, self.tol = C, epsilon, loss, tol
-        self.fit_intercept, self.intercept_scaling = fit_intercept, intercept_scaling
-        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
-        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
+    C: float = 1.0
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from a batch of rows, in one pass, and forget it.

@@ -1,7 +1,7 @@
 """Estimators that choose C by cross-validation, all folds and all C in the same passes."""
 
-import os
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -66,7 +66,18 @@ _ATTRIBUTES = """    C_ : float                the best of `Cs_`, the smallest o
 """
 
 
-class _Validated(BlockLinear):
+@dataclass(eq=False, repr=False)
+class _Choice:
+    """The parameters of choosing C."""
+
+    Cs: Any = 10
+    _: KW_ONLY
+    cv: Any = 5
+    scoring: str | None = None
+    refit: bool = True
+
+
+class _Validated(_Choice, BlockLinear):
     """Chooses C before it trains with it."""
 
     _assigned: tuple[int, NDArray[np.int32]] | None = None
@@ -176,6 +187,7 @@ class _ValidatedClassifier(_Validated, BlockLinearClassifier):
         return chosen("scoring", self.scoring, known), 1.0
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearSVCCV(_ValidatedClassifier):
     """Support vector classification with C chosen by cross-validation.
 
@@ -185,36 +197,14 @@ class BlockLinearSVCCV(_ValidatedClassifier):
     With `loss`, "squared_hinge" or "hinge".
     """
 
-    def __init__(
-        self,
-        Cs: Any = 10,
-        *,
-        cv: Any = 5,
-        scoring: str | None = None,
-        refit: bool = True,
-        loss: str = "squared_hinge",
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Any = None,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.Cs, self.cv, self.scoring, self.refit, self.loss = Cs, cv, scoring, refit, loss
-        self.tol, self.fit_intercept, self.intercept_scaling = tol, fit_intercept, intercept_scaling
-        self.class_weight, self.max_iter, self.random_state = class_weight, max_iter, random_state
-        self.verbose, self.memory, self.gap = verbose, memory, gap
-        self.store, self.n_jobs = store, n_jobs
+    _: KW_ONLY
+    loss: str = "squared_hinge"
 
     def _solver(self) -> int:
         return int(chosen("loss", self.loss, LOSSES))
 
 
+@dataclass(eq=False, repr=False)
 class BlockLogisticRegressionCV(LogisticMixin, _ValidatedClassifier):
     """Logistic regression with C chosen by cross-validation.
 
@@ -222,35 +212,11 @@ class BlockLogisticRegressionCV(LogisticMixin, _ValidatedClassifier):
     store for all. More than two classes go one against the rest.
     """
 
-    def __init__(
-        self,
-        Cs: Any = 10,
-        *,
-        cv: Any = 5,
-        scoring: str | None = None,
-        refit: bool = True,
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        class_weight: Any = None,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.Cs, self.cv, self.scoring, self.refit = Cs, cv, scoring, refit
-        self.tol, self.fit_intercept, self.intercept_scaling = tol, fit_intercept, intercept_scaling
-        self.class_weight, self.max_iter, self.random_state = class_weight, max_iter, random_state
-        self.verbose, self.memory, self.gap = verbose, memory, gap
-        self.store, self.n_jobs = store, n_jobs
-
     def _solver(self) -> int:
         return LOGISTIC
 
 
+@dataclass(eq=False, repr=False)
 class BlockLinearSVRCV(_Validated, BlockLinearRegressor):
     """Support vector regression with C chosen by cross-validation.
 
@@ -259,32 +225,6 @@ class BlockLinearSVRCV(_Validated, BlockLinearRegressor):
 
     With `loss`, "epsilon_insensitive" or "squared_epsilon_insensitive".
     """
-
-    def __init__(
-        self,
-        Cs: Any = 10,
-        *,
-        cv: Any = 5,
-        scoring: str | None = None,
-        refit: bool = True,
-        epsilon: float = 0.0,
-        loss: str = "epsilon_insensitive",
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        max_iter: int = 1000,
-        random_state: Any = None,
-        verbose: int = 0,
-        memory: int | str | None = None,
-        gap: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.Cs, self.cv, self.scoring, self.refit = Cs, cv, scoring, refit
-        self.epsilon, self.loss, self.tol = epsilon, loss, tol
-        self.fit_intercept, self.intercept_scaling = fit_intercept, intercept_scaling
-        self.max_iter, self.random_state, self.verbose = max_iter, random_state, verbose
-        self.memory, self.gap, self.store, self.n_jobs = memory, gap, store, n_jobs
 
     def _metric(self, store: BlockStore) -> tuple[str, float]:
         known: dict[Any, str] = {None: "mean_squared_error"}
