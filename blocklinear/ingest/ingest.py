@@ -30,17 +30,24 @@ Paths = Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class Written:
+    """The blocks of a batch, and what was counted on the way."""
+
+    blocks: list[BlockRecord]
+    labels: list[float] | None  # those known before, then the new ones; None if too many
+    n_rows: int  # of this batch, as is `nnz`
+    nnz: int
+    max_index: int  # largest index of the input, -1 if there is none
+    next_row: int  # not used yet, as is `next_block`
+    next_block: int
+
+
+@dataclass(frozen=True)
+class Batch(Written):
     """What was read and written."""
 
     name: str
-    blocks: list[BlockRecord]
-    labels: list[float] | None  # those known before, then the new ones; None if too many
-    n_rows: int  # of this batch, as are `nnz` and `dimension`
-    nnz: int
-    dimension: int  # its largest index less `index_base`, plus 1
-    next_row: int  # not used yet, as is `next_block`
-    next_block: int
+    dimension: int  # the largest index of the batch less `index_base`, plus 1
     index_base: int
     sources: list[dict[str, Any]]
     weights: dict[str, Any] | None  # the file of weights, like a source
@@ -50,19 +57,6 @@ class Batch:
         """Return what the manifest says of it, committed now."""
         entry = {"name": self.name, "date": today(), "rows": self.n_rows, "sources": self.sources}
         return entry if self.weights is None else entry | {"weights": [self.weights]}
-
-
-@dataclass(frozen=True)
-class Written:
-    """The blocks of a batch, and what was counted on the way."""
-
-    blocks: list[BlockRecord]
-    labels: list[float] | None
-    n_rows: int
-    nnz: int
-    max_index: int  # largest index of the input, -1 if there is none
-    next_row: int
-    next_block: int
 
 
 def batch_of(
@@ -96,14 +90,9 @@ def batch_of(
             )
         )
     return Batch(
+        **vars(written),
         name=options.batch,
-        blocks=written.blocks,
-        labels=labels,
-        n_rows=written.n_rows,
-        nnz=written.nnz,
         dimension=dimension,
-        next_row=written.next_row,
-        next_block=written.next_block,
         index_base=index_base,
         sources=sources,
         weights=weights,
