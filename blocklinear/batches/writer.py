@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -130,7 +129,7 @@ class StoreWriter:
         writer._begin(_OldStore(store, options, listener), listener)
         return writer
 
-    def _begin(self, place: "_Place", listener: Listener) -> None:
+    def _begin(self, place: "_NewStore | _OldStore", listener: Listener) -> None:
         self._place, self._listener = place, listener
         self._stack = contextlib.ExitStack()
         self._reader: BatchReader | None = None
@@ -281,41 +280,9 @@ class StoreWriter:
         self._place.commit(batch, classes, reader.names or (), self._recipe)
 
 
-class _Place(ABC):
-    """Where batches go."""
+class _NewStore:
+    """Where batches go that make a store."""
 
-    expected_rows: int | None
-
-    @abstractmethod
-    def opened(self) -> contextlib.AbstractContextManager[Any]:
-        """Keep others out; leave all as it was if anything goes wrong."""
-
-    @abstractmethod
-    def options(self, weighted: bool) -> SplitOptions:
-        """Return how rows become blocks; refuse weights, or that there are none."""
-
-    @abstractmethod
-    def ingestion(self, options: SplitOptions) -> Ingestion:
-        """Return what takes in the rows."""
-
-    @abstractmethod
-    def labels(self) -> tuple[Classes, Sequence[float]]:
-        """Return the classes and the labels there are by now."""
-
-    @abstractmethod
-    def names(self) -> tuple[str, ...] | None:
-        """Return the names of features there are by now."""
-
-    @abstractmethod
-    def commit(self, batch: Batch, classes: Classes, names: Sequence[str], recipe: bytes) -> None:
-        """Make what was written part of a store."""
-
-    @abstractmethod
-    def store(self) -> BlockStore:
-        """Return the store, after the end."""
-
-
-class _NewStore(_Place):
     def __init__(
         self, path: str | os.PathLike[str], options: SplitOptions, listener: Listener
     ) -> None:
@@ -324,25 +291,31 @@ class _NewStore(_Place):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
+        """Keep others out; leave all as it was if anything goes wrong."""
         options = self._options
         with new_store(self._path, lambda target: check_new(target, options)) as staging:
             self._staging = staging
             yield
 
     def options(self, weighted: bool) -> SplitOptions:
+        """Return how rows become blocks; refuse weights, or that there are none."""
         self._options = replace(self._options, weights=_WEIGHTS if weighted else None)
         return self._options
 
     def ingestion(self, options: SplitOptions) -> Ingestion:
+        """Return what takes in the rows."""
         return ingestion_of(self._staging, options, make_plan(options), self._listener)
 
     def labels(self) -> tuple[Classes, Sequence[float]]:
+        """Return the classes and the labels there are by now."""
         return {}, ()
 
     def names(self) -> None:
+        """Return the names of features there are by now."""
         return None
 
     def commit(self, batch: Batch, classes: Classes, names: Sequence[str], recipe: bytes) -> None:
+        """Make what was written part of a store."""
         if batch.labels is None and classes:
             raise InputError(
                 "there are too many distinct labels to be classes, and some are integers beyond "
@@ -353,10 +326,13 @@ class _NewStore(_Place):
         save(self._staging, self._options, batch, classes, names, recipe)
 
     def store(self) -> BlockStore:
+        """Return the store, after the end."""
         return BlockStore.open(Path(self._path).absolute())
 
 
-class _OldStore(_Place):
+class _OldStore:
+    """Where batches go that are added to a store; its methods are those of `_NewStore`."""
+
     def __init__(self, store: AnyStore, options: AddOptions, listener: Listener) -> None:
         self._given, self._options, self._listener = store, options, listener
         self.expected_rows = options.text.expect_rows
