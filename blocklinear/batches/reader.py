@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
-from blocklinear.batches.tables import Table, as_table
+from blocklinear.batches.tables import Entries, Table, as_table
 from blocklinear.errors import InputError, UsageError
 from blocklinear.kernels.text import decimals as kernels
 from blocklinear.kernels.text import reshape
@@ -253,7 +253,7 @@ class BatchReader:
             indptr[: n_rows + 1], indices[:nnz], values[:nnz], labels[:n_rows],
         )  # fmt: skip
         try:
-            table.put(start, stop, base, indptr, indices, values.double)
+            table.put(start, stop, base, Entries(indptr, indices, values.double))
         except InputError as error:
             batch.refuse(error.what, error.fix)
         lenient = options.unsorted == "sort" or options.duplicates == "sum"

@@ -9,7 +9,7 @@ import numbers
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ from blocklinear.errors import InputError, quoted
 MOST_EXACT = 1 << 53
 """All integers up to this have a float64 of their own."""
 _NUMBERS_ONLY = "make numbers of it, or leave the column out"
+
+
+class Entries(NamedTuple):
+    """Room for the entries of rows, one row after the other."""
+
+    indptr: NDArray[np.int64]  # int64[n_rows + 1]: where each row begins, and the last ends
+    indices: NDArray[np.uint32]  # uint32[nnz]
+    values: NDArray[np.float64]  # float64[nnz]
 
 
 class Table(ABC):
@@ -50,15 +58,7 @@ class Table(ABC):
         """Return how many entries rows have, zeros that are written out included."""
 
     @abstractmethod
-    def put(
-        self,
-        start: int,
-        stop: int,
-        base: int,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.uint32],
-        values: NDArray[np.float64],
-    ) -> None:
+    def put(self, start: int, stop: int, base: int, out: Entries) -> None:
         """Write rows start..stop-1; columns become indices, from `base` on.
 
         InputError is raised if a number has no float64, or a column is impossible.
@@ -106,15 +106,7 @@ class SparseTable(Table):
         """Return how many entries rows have."""
         return int(self._indptr[stop]) - int(self._indptr[start])
 
-    def put(
-        self,
-        start: int,
-        stop: int,
-        base: int,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.uint32],
-        values: NDArray[np.float64],
-    ) -> None:
+    def put(self, start: int, stop: int, base: int, out: Entries) -> None:
         """Write rows start..stop-1."""
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         columns, data = self._indices[first:last], self._data[first:last]
@@ -129,9 +121,9 @@ class SparseTable(Table):
         if k is not None:
             p = first + k
             raise _no_float(self.cell(self._row_of(p), int(self._indices[p])), self._data[p])
-        np.subtract(self._indptr[start : stop + 1], first, out=indptr)
-        np.add(columns, columns.dtype.type(base), out=indices, casting="unsafe")
-        np.copyto(values, data, casting="unsafe")
+        np.subtract(self._indptr[start : stop + 1], first, out=out.indptr)
+        np.add(columns, columns.dtype.type(base), out=out.indices, casting="unsafe")
+        np.copyto(out.values, data, casting="unsafe")
 
     def column_of(self, row: int, place: int) -> int:
         """Return the column of an entry of a row."""
@@ -163,21 +155,13 @@ class DenseTable(Table):
         """Return how many entries rows have: all of their columns."""
         return (stop - start) * self.n_columns
 
-    def put(
-        self,
-        start: int,
-        stop: int,
-        base: int,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.uint32],
-        values: NDArray[np.float64],
-    ) -> None:
+    def put(self, start: int, stop: int, base: int, out: Entries) -> None:
         """Write rows start..stop-1."""
         shape = stop - start, self.n_columns
-        indptr[:] = np.arange(shape[0] + 1) * self.n_columns
+        out.indptr[:] = np.arange(shape[0] + 1) * self.n_columns
         numbers = np.arange(base, base + self.n_columns, dtype=np.int64).astype(np.uint32)
-        indices.reshape(shape)[:] = numbers
-        table = values.reshape(shape)
+        out.indices.reshape(shape)[:] = numbers
+        table = out.values.reshape(shape)
         if self._is_array:
             self._put(self._columns[start:stop], table, start, 0)
         else:
@@ -389,7 +373,7 @@ def _sparse_columns(X: Any, sparse: Sequence[bool]) -> Any:
             dense = DenseTable("", [_pandas_column(name, column)], len(X), (str(name),))
             found = np.empty(len(X))
             n, ends = len(X), np.empty(len(X) + 1, np.int64)
-            dense.put(0, n, 0, ends, np.empty(n, np.uint32), found)
+            dense.put(0, n, 0, Entries(ends, np.empty(n, np.uint32), found))
             place = np.flatnonzero(found != 0)
             found = found[place]
         places.append(place)

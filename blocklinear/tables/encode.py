@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.batches.tables import Table
+from blocklinear.batches.tables import Entries, Table
 from blocklinear.errors import InputError
 from blocklinear.numerals import format_number
 from blocklinear.recipe import MISSING, MOST_VALUES, Recipe
@@ -352,23 +352,15 @@ class EncodedTable(Table):
         n = (stop - start) * self._n_single
         return n + sum(int(words.indptr[stop] - words.indptr[start]) for words in self._words)
 
-    def put(
-        self,
-        start: int,
-        stop: int,
-        base: int,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.uint32],
-        values: NDArray[np.float64],
-    ) -> None:
+    def put(self, start: int, stop: int, base: int, out: Entries) -> None:
         """Write rows start..stop-1."""
-        indptr[:] = np.arange(stop - start + 1, dtype=np.int64) * self._n_single
+        out.indptr[:] = np.arange(stop - start + 1, dtype=np.int64) * self._n_single
         for words in self._words:
-            indptr += words.indptr[start : stop + 1] - words.indptr[start]
-        self._cells.put(start, stop, base, indptr, indices, values)
-        at = indptr[:-1] + self._n_single
+            out.indptr[:] += words.indptr[start : stop + 1] - words.indptr[start]
+        self._cells.put(start, stop, base, *out)
+        at = out.indptr[:-1] + self._n_single
         for words in self._words:
-            words.put(start, stop, base, at, indices, values)
+            words.put(start, stop, base, at, out.indices, out.values)
 
     def column_of(self, row: int, place: int) -> int:
         """Return the column of an entry of a row."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import described
+from blocklinear.batches.tables import Entries
 from blocklinear.classes import as_given
 from blocklinear.errors import InputError, UsageError, WrongTypeError
 from blocklinear.model.linear import LinearModel
@@ -79,7 +80,7 @@ class TablePredictor:
         n_entries = table.n_entries(0, len(rows))
         indptr, indices = np.empty(len(rows) + 1, np.int64), np.empty(n_entries, np.uint32)
         values = np.empty(n_entries)
-        table.put(0, len(rows), 0, indptr, indices, values)
+        table.put(0, len(rows), 0, Entries(indptr, indices, values))
         n_features = max(self._recipe.n_features, 1)
         X = csr_array((values, indices.astype(np.int64), indptr), shape=(len(rows), n_features))
         return self._model.decision_function(X)
