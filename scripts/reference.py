@@ -17,11 +17,11 @@ FOLDER = ROOT / "docs" / "reference"
 MADE = "<!-- Made by scripts/reference.py: do not edit. -->"
 LAYERS = [
     ("The manifest", "store/manifest.py", ["Manifest"]),
-    ("Records of files", "store/records.py", ["BlockRecord", "FeatureFile"]),
+    ("Records of files", "store/records.py", ["BlockRecord", "ColumnRecord", "FeatureFile"]),
     ("Block files", "store/blocks.py", []),
     ("Chunks", "store/layout.py", []),
     ("Feature files", "store/features.py", []),
-    ("Columns", "columns/manifest.py", ["ColumnManifest", "ColumnRecord"]),
+    ("Columns", "columns/manifest.py", ["ColumnManifest"]),
     ("Checkpoints", "training/checkpoint.py", []),
     ("Models", "model/native.py", []),
     ("Lists of weights", "model/listing.py", []),

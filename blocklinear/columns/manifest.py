@@ -32,6 +32,7 @@ from blocklinear.store.blocks import COLUMNS
 from blocklinear.store.changes import COLUMNS_NAMES
 from blocklinear.store.files import read_regular, write_whole
 from blocklinear.store.manifest import MAX_EXPANSION, Manifest, sealed, unsealed
+from blocklinear.store.records import ColumnRecord
 
 FORMAT = 1
 FOLDER, BUILDING = COLUMNS_NAMES
@@ -50,44 +51,6 @@ _COLUMNS = shapes.fields(
      "blocks": shapes.items(_BLOCK)}
 )  # fmt: skip
 RENEW = "make the columns again: `blocklinear transpose --force STORE`, or delete the folder"
-
-
-@dataclass(frozen=True)
-class ColumnRecord:
-    """One file of columns.
-
-    Attributes
-    ----------
-    name : str                file name in ``columns/``
-    first, features : int     its first feature number, and how many it has
-    nnz : int
-    bytes : int               on disk
-    table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
-    sha256 : str              of the whole file but its chunks
-    """
-
-    name: str
-    first: int
-    features: int
-    nnz: int
-    bytes: int
-    table: str
-    sha256: str
-
-    @property
-    def stop(self) -> int:
-        """The feature number after its last."""
-        return self.first + self.features
-
-    @property
-    def rows(self) -> int:
-        """What the columns are in its chunks."""
-        return self.features
-
-    @property
-    def envelope_sha256(self) -> str:
-        """`sha256`, by the name that block files have for it."""
-        return self.sha256
 
 
 @dataclass(frozen=True)

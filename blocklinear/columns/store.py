@@ -10,17 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.columns.manifest import (
-    FOLDER,
-    NORMS,
-    RENEW,
-    ColumnManifest,
-    ColumnRecord,
-    read_file,
-)
+from blocklinear.columns.manifest import FOLDER, NORMS, RENEW, ColumnManifest, read_file
 from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
 from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.numerals import counted
+from blocklinear.store.records import ColumnRecord
 from blocklinear.store.store import BlockStore
 
 Wanted = NDArray[np.bool_] | NDArray[np.integer] | None

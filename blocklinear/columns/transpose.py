@@ -24,13 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.columns.buckets import Bucket
-from blocklinear.columns.manifest import (
-    BUILDING,
-    FOLDER,
-    NORMS,
-    ColumnManifest,
-    ColumnRecord,
-)
+from blocklinear.columns.manifest import BUILDING, FOLDER, NORMS, ColumnManifest
 from blocklinear.columns.store import ColumnStore, intact_columns
 from blocklinear.errors import (
     DamagedError,
@@ -51,6 +45,7 @@ from blocklinear.store.files import (
     write_whole,
 )
 from blocklinear.store.layout import Layout
+from blocklinear.store.records import ColumnRecord
 from blocklinear.store.store import BlockStore
 
 CHUNK_ENTRIES, CHUNK_FEATURES = 1 << 13, 1 << 13

@@ -1,38 +1,10 @@
-"""What a manifest lists: block files and feature files."""
+"""What manifests list: files of blocks, of columns and of features."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 IN_FILE = "in file"
 """Metadata of a field: its name in the manifest, where that is another."""
-
-
-class ChunkFile(Protocol):
-    """What is recorded of a file of chunks, be they of rows or of columns."""
-
-    @property
-    def name(self) -> str:
-        """File name."""
-
-    @property
-    def rows(self) -> int:
-        """Rows, or columns."""
-
-    @property
-    def nnz(self) -> int:
-        """Entries."""
-
-    @property
-    def bytes(self) -> int:
-        """On disk."""
-
-    @property
-    def table(self) -> str:
-        """CRC-32 (hex) of the chunk table."""
-
-    @property
-    def envelope_sha256(self) -> str:
-        """Of the file without its chunks."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +35,48 @@ class BlockRecord:
     envelope_sha256: str = field(metadata={IN_FILE: "sha256"})
     label_counts: list[int]
     weights: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ColumnRecord:
+    """One file of columns.
+
+    Attributes
+    ----------
+    name : str                file name in ``columns/``
+    first, features : int     its first feature number, and how many it has
+    nnz : int
+    bytes : int               on disk
+    table : str               CRC-32 (hex) of its chunk table, which holds a checksum of each chunk
+    sha256 : str              of the whole file but its chunks
+    """
+
+    name: str
+    first: int
+    features: int
+    nnz: int
+    bytes: int
+    table: str
+    sha256: str
+
+    @property
+    def stop(self) -> int:
+        """The feature number after its last."""
+        return self.first + self.features
+
+    @property
+    def rows(self) -> int:
+        """What the columns are in its chunks."""
+        return self.features
+
+    @property
+    def envelope_sha256(self) -> str:
+        """`sha256`, by the name that block files have for it."""
+        return self.sha256
+
+
+ChunkFile = BlockRecord | ColumnRecord
+"""A file of chunks, be they of rows or of columns."""
 
 
 @dataclass(frozen=True)
