@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,6 +90,46 @@ class PredictionReport:
         return json.dumps({**self.score.as_dict(), **counts, **classes})
 
 
+class PredictionCounts:
+    """How many rows were predicted, and how well.
+
+    UsageError is raised if classes are to be counted and the model has none, or if `positive` is
+    not one of two classes that are counted.
+
+    Parameters
+    ----------
+    classes : bool            count labels and predictions in a `Confusion`
+    positive : float or None  of the model's two classes, the one whose F1 is reported; None is the
+                              larger label
+    """
+
+    def __init__(self, model: LinearModel, classes: bool, positive: float | None) -> None:
+        if classes and not model.is_classifier:
+            raise UsageError(
+                f"the model has no classes: it is {model.solver}", "leave out --report"
+            )
+        if positive is not None and not classes:
+            raise UsageError("a positive class is used with --report", "leave out --positive")
+        self.rows = self.unknown_labels = 0
+        self.score = score_of(model)
+        self.confusion = Confusion(model.labels, positive, model.named) if classes else None
+        self._model, self._outcomes = model, np.array(model.outcomes)
+
+    def add(
+        self, labels: Floats | None, decisions: Floats, chosen: npt.NDArray[np.intp] | None
+    ) -> None:
+        """Count some rows, of which `chosen` are the outcomes; without labels only their number."""
+        self.rows += len(decisions)
+        if labels is None:
+            return
+        predicted = decisions[:, 0] if chosen is None else self._outcomes[chosen]
+        self.score.add(labels, predicted)
+        if self._model.is_classifier:
+            self.unknown_labels += int(np.count_nonzero(~np.isin(labels, self._outcomes)))
+        if self.confusion is not None:
+            self.confusion.add(labels, predicted)
+
+
 def predict_stream(
     model: LinearModel,
     inputs: Sequence[str],
@@ -105,69 +145,44 @@ def predict_stream(
 ) -> PredictionReport:
     """Predict every row of some LIBSVM files, in order, one line each.
 
+    UsageError, InputError and StorageError are raised as by `blocklinear.predict`. Features are
+    hashed, and rows normalised, as the model's were, whatever the options say.
+
     Parameters
     ----------
     inputs : sequence of str  files; ``-`` is stdin
     output : str, path or Output        appears whole or not at all, unless it is a stream: ``-``
                               (stdout), a pipe or a device
-    text_options : TextOptions, optional          how to read; by default with the features numbered
-                              as the model's were. They are hashed as the model's were, and rows are
-                              normalised so, in any case
+    text_options, strict      as for `blocklinear.predict`
     decision : bool           write all decision values of a row (``%.17g``, separated by blanks)
                               instead of its label
     probability : bool        write LIBLINEAR's ``-b 1`` form: a line ``labels ...``, then label and
                               probabilities
-    strict : bool             refuse features that the model does not know, instead of ignoring and
-                              counting them
-    classes : bool            count labels and predictions in a `Confusion`
-    positive : float, optional          with `classes`, the class of two whose F1 is reported; by
-                              default the larger label
-    listener : callable, optional       called with a `TextProgress` event after each piece of text
-
-    Raises
-    ------
-    UsageError
-        If the output is wanted in two forms, in one that the model cannot give, over an input or
-        in a store; if `positive` is not one of two classes; or if the index base is to be found.
-    InputError
-        If a line cannot be read, or with `strict` has a feature that the model does not know; if
-        the input is not what the options expect; or if a decision value overflows.
-    StorageError
-        If reading or writing fails.
+    classes, positive         as for `PredictionCounts`
+    listener : callable       called with `TextProgress` after some rows
     """
     head, format_rows = _formatter(model, decision, probability)
-    if classes and not model.is_classifier:
-        raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
-    if positive is not None and not classes:
-        raise UsageError("a positive class is used with --report", "leave out --positive")
-    confusion = Confusion(model.labels, positive, model.classes) if classes else None
+    counts = PredictionCounts(model, classes, positive)
     place = Output.of(output, inputs)
-    options = text_options or TextOptions()
-    reader, base = _reader(model, inputs, options, strict)
-    score = score_of(model)
-    table = np.array(model.outcomes)
-    rows = unknown_values = unknown_labels = 0
+    reader, base = _reader(model, inputs, text_options or TextOptions(), strict)
+    unknown_values = 0
     with place.open() as stream:
         stream.write(head)
-        for batch in _known_rows(model, reader):
-            for labels, decisions, unknown in decisions_of(model, batch, base):
-                model.check_decisions(decisions, first_row=rows + 1)
-                chosen = None if model.is_regressor else model.class_indices(decisions)
-                if chosen is None:
-                    predicted = decisions[:, 0]
-                else:
-                    predicted = table[chosen]
-                    if model.is_classifier:
-                        unknown_labels += int(np.count_nonzero(~np.isin(labels, table)))
-                stream.write(format_rows(chosen, decisions))
-                score.add(labels, predicted)
-                if confusion is not None:
-                    confusion.add(labels, predicted)
-                rows += len(labels)
-                unknown_values += unknown
-            listener(TextProgress(reader.bytes_read, reader.bytes_total, rows))
-    notes = list(reader.notes) if rows else [*reader.notes, f"{reader.names}: no rows"]
-    return PredictionReport(rows, unknown_values, unknown_labels, score, tuple(notes), confusion)
+        for labels, decisions, unknown in decided(model, _known_rows(model, reader), base):
+            chosen = None if model.is_regressor else model.class_indices(decisions)
+            stream.write(format_rows(chosen, decisions))
+            counts.add(labels, decisions, chosen)
+            unknown_values += unknown
+            listener(TextProgress(reader.bytes_read, reader.bytes_total, counts.rows))
+    notes = reader.notes if counts.rows else [*reader.notes, f"{reader.names}: no rows"]
+    return PredictionReport(
+        counts.rows,
+        unknown_values,
+        counts.unknown_labels,
+        counts.score,
+        tuple(notes),
+        counts.confusion,
+    )
 
 
 def predict_text(
@@ -196,7 +211,8 @@ def predict_text(
     check_form(model, decision, probability)
     parts = [np.empty((0, model.n_columns))]
     reader, base = _reader(model, inputs, text_options, strict)
-    parts += [decisions.copy() for _, decisions in _decided(model, reader, base)]
+    rows = _known_rows(model, reader)
+    parts += [decisions.copy() for _, decisions, _ in decided(model, rows, base)]
     return predicted(model, np.concatenate(parts), decision=decision, probability=probability)
 
 
@@ -221,22 +237,12 @@ def evaluate_text(
     """
     found = Evaluation(model, positive)
     reader, base = _reader(model, inputs, text_options, False)
-    for labels, decisions in _decided(model, reader, base):
+    for labels, decisions, _ in decided(model, reader, base):
         found.add(labels, decisions)
         listener(TextProgress(reader.bytes_read, reader.bytes_total, found.rows))
     if not found.rows:
         raise InputError(f"{reader.names}: no rows", "check the input")
     return found
-
-
-def _decided(model: LinearModel, reader: RowReader, base: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield labels and decision values of all rows; the latter are overwritten by the next."""
-    rows = 0
-    for batch in _known_rows(model, reader):
-        for labels, decisions, _ in decisions_of(model, batch, base):
-            model.check_decisions(decisions, first_row=rows + 1)
-            yield labels, decisions
-            rows += len(labels)
 
 
 def predicted(
@@ -348,28 +354,35 @@ def taken_by_model(n_bytes: int, n_columns: int) -> int:
     return n_bytes + 16 * max(_VALUES_PER_STEP, n_columns)
 
 
-def decisions_of(
-    model: LinearModel, batch: Rows, index_base: int
+def decided(
+    model: LinearModel, batches: Iterable[Rows], index_base: int, n_before: int = 0
 ) -> Iterator[tuple[Floats, Floats, int]]:
-    """Yield labels, decision values and the number of ignored values of some rows at a time."""
-    values, labels, intercept = batch.values(), batch.labels(), model.intercept
-    if model.normalize == "l2":
-        normalize_rows(np.diff(batch.indptr), values, np.empty(batch.n_rows))
-    step = max(1, _VALUES_PER_STEP // model.n_columns)
-    out = np.empty((min(step, batch.n_rows), model.n_columns))
-    for start in range(0, batch.n_rows, step):
-        stop = min(start + step, batch.n_rows)
-        decisions = out[: stop - start]
-        unknown = decision_values(
-            batch.indptr[start : stop + 1],
-            batch.indices,
-            values,
-            index_base,
-            model.weights,
-            intercept,
-            decisions,
-        )
-        yield labels[start:stop], decisions, int(unknown)
+    """Yield labels, decision values and the number of ignored values of some rows at a time.
+
+    The decision values are overwritten by the next. InputError is raised if one overflows; the
+    message counts rows from those `n_before`.
+    """
+    intercept, step = model.intercept, max(1, _VALUES_PER_STEP // model.n_columns)
+    for batch in batches:
+        values, labels = batch.values(), batch.labels()
+        if model.normalize == "l2":
+            normalize_rows(np.diff(batch.indptr), values, np.empty(batch.n_rows))
+        out = np.empty((min(step, batch.n_rows), model.n_columns))
+        for start in range(0, batch.n_rows, step):
+            stop = min(start + step, batch.n_rows)
+            decisions = out[: stop - start]
+            unknown = decision_values(
+                batch.indptr[start : stop + 1],
+                batch.indices,
+                values,
+                index_base,
+                model.weights,
+                intercept,
+                decisions,
+            )
+            model.check_decisions(decisions, first_row=n_before + start + 1)
+            yield labels[start:stop], decisions, int(unknown)
+        n_before += batch.n_rows
 
 
 def _formatter(model: LinearModel, decision: bool, probability: bool) -> tuple[bytes, Formatter]:

@@ -14,10 +14,10 @@ from blocklinear.batches.reader import BatchReader
 from blocklinear.errors import InputError, UsageError, quoted, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
-from blocklinear.model.evaluation import Evaluation, score_of
+from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
 from blocklinear.model.metrics import Score
-from blocklinear.model.predict import check_form, decisions_of, taken_by_model
+from blocklinear.model.predict import PredictionCounts, check_form, decided, taken_by_model
 from blocklinear.model.probability import probabilities
 from blocklinear.numerals import counted
 from blocklinear.options import TextOptions
@@ -83,8 +83,7 @@ def predict_tables(
     keep : sequence of str    columns of the input that are written, too, before those of the
                               results
     strict : bool             refuse values that the model does not know instead of leaving them out
-    classes : bool            count which classes are taken for which
-    positive : float, optional          with `classes`, which of two F1 is that of
+    classes, positive         as for `PredictionCounts`
     listener : callable       receives `TextProgress` after each part
 
     Raises
@@ -103,8 +102,7 @@ def predict_tables(
         options or TextOptions(),
     )
     check_form(model, False, probability)
-    if classes and not model.is_classifier:
-        raise UsageError(f"the model has no classes: it is {model.solver}", "leave out --report")
+    counts = PredictionCounts(model, classes, positive)
     tables = Tables(inputs, options.threads, _memory(model, options))
     place = Output.of(output, inputs)
     schema = tables.first_schema()[1]
@@ -145,12 +143,9 @@ def predict_tables(
             f"--keep names {taken[0]}, which is also a column of the results",
             "leave it out of --keep, or rename it in the table",
         )
-    confusion = Confusion(model.labels, positive, model.named) if classes else None
-    score = score_of(model)
     left = tables.bytes_for_rows(columns_of(recipe, labelled, keep))
     reader, base = _reader(model, options, left)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
-    known, n_rows, unknown_labels = np.array(model.outcomes), 0, 0
     with place.open() as stream:
         writer = ResultWriter(stream, place.name)
         try:
@@ -161,30 +156,22 @@ def predict_tables(
                 labels = found.labels
                 if labels is None:  # any that are known
                     labels = np.full(found.part.n_rows, a_label)
-                for rows in reader.take(found.table, labels, None):
-                    for given, decisions, _ in decisions_of(model, rows, base):
-                        model.check_decisions(decisions, first_row=n_rows + 1)
-                        chosen = None if model.is_regressor else model.class_indices(decisions)
-                        predicted = decisions[:, 0] if chosen is None else known[chosen]
-                        columns = {
-                            column: kept(found.part, column, start, len(given), kind)
-                            for column, kind in kept_kinds.items()
-                        }
-                        writer.write(columns | results_of(decisions, chosen))
-                        start, n_rows = start + len(given), n_rows + len(given)
-                        if not labelled:
-                            continue
-                        score.add(given, predicted)
-                        if model.is_classifier:
-                            unknown_labels += int(np.count_nonzero(~np.isin(given, known)))
-                        if confusion is not None:
-                            confusion.add(given, predicted)
-                listener(TextProgress(found.bytes_read, tables.bytes_total, n_rows))
-            if not n_rows:  # the result has its columns all the same
+                batches = reader.take(found.table, labels, None)
+                for given, decisions, _ in decided(model, batches, base, counts.rows):
+                    chosen = None if model.is_regressor else model.class_indices(decisions)
+                    columns = {
+                        column: kept(found.part, column, start, len(given), kind)
+                        for column, kind in kept_kinds.items()
+                    }
+                    writer.write(columns | results_of(decisions, chosen))
+                    counts.add(given if labelled else None, decisions, chosen)
+                    start += len(given)
+                listener(TextProgress(found.bytes_read, tables.bytes_total, counts.rows))
+            if not counts.rows:  # the result has its columns all the same
                 writer.write({n: arrow().array([], kind) for n, kind in kept_kinds.items()} | none)
-            if options.expect_rows not in (None, n_rows):
+            if options.expect_rows not in (None, counts.rows):
                 raise InputError(
-                    f"{counted(n_rows, 'row')}, not the {options.expect_rows} expected",
+                    f"{counted(counts.rows, 'row')}, not the {options.expect_rows} expected",
                     "check the input",
                 )
             writer.close()
@@ -193,9 +180,8 @@ def predict_tables(
             raise
         finally:
             reader.close()
-    return TableReport(
-        n_rows, encoder.unseen, unknown_labels, score if labelled else None, confusion
-    )
+    score = counts.score if labelled else None
+    return TableReport(counts.rows, encoder.unseen, counts.unknown_labels, score, counts.confusion)
 
 
 def _unknown_values(unseen: Mapping[str, int]) -> InputError:
@@ -252,10 +238,9 @@ def evaluate_tables(
     evaluation = Evaluation(model, positive)
     try:
         for found in tables.encoded(encoder, True):
-            for rows in reader.take(found.table, found.labels, None):
-                for given, decisions, _ in decisions_of(model, rows, base):
-                    model.check_decisions(decisions, first_row=evaluation.rows + 1)
-                    evaluation.add(given, decisions)
+            batches = reader.take(found.table, found.labels, None)
+            for given, decisions, _ in decided(model, batches, base, evaluation.rows):
+                evaluation.add(given, decisions)
     finally:
         reader.close()
     if not evaluation.rows:

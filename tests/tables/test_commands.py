@@ -85,6 +85,9 @@ def test_boolean_classes_are_named_as_in_the_table(run, tmp_path):
     header, first = (tmp_path / "o.csv").read_text().splitlines()[:2]
     assert header == '"prediction","probability_true","probability_false"'
     assert first.startswith("true,")
+    status, _, err = run("predict c.parquet m o.csv --positive false")
+    assert status == 2
+    assert "a positive class is used with --report\n  fix: leave out --positive" in err
     status, _, err = run("train c m --class-weight yes=2 -q")
     assert status == 2
     assert "no class is 'yes'\n  fix: write one of false, true" in err
