@@ -1,10 +1,8 @@
 """How good each C was in a cross-validation."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blocklinear.figures import canvas
 from blocklinear.numerals import format_number
@@ -27,36 +25,23 @@ METRIC_NAMES = {
 def plot_costs(
     found: dict[str, Any], metric: str | None = None, ax: "Axes | None" = None
 ) -> "Figure":
-    """Draw what a cross-validation found, as `ValidationReport.as_dict` or a log has it.
-
-    Parameters
-    ----------
-    metric : str or None      None is the one that chose the best C
-    """
-    metric = metric or found["metric"]
-    folds = [[fold.get(metric) for fold in cost["folds"]] for cost in found["costs"]]
-    scores = np.array([[np.nan if v is None else v for v in row] for row in folds], np.float64)
-    return draw_costs([cost["C"] for cost in found["costs"]], scores, metric, found["best_C"], ax)
-
-
-def draw_costs(
-    costs: Sequence[float], scores: NDArray[np.float64], metric: str, best: float,
-    ax: "Axes | None" = None,
-) -> "Figure":  # fmt: skip
     """Draw the mean of a metric against C, with its spread over the folds and each fold.
 
     Parameters
     ----------
-    costs : sequence of float           in ascending order
-    scores : float64[n_costs, n_folds]  NaN where a fold has none
-    best : float              the C that was chosen
+    found : dict              as `ValidationReport.as_dict` or a log has it
+    metric : str or None      None is the one that chose the best C
     """
+    metric, best = metric or found["metric"], found["best_C"]
     figure, ax = canvas.axes_of(ax)
-    found = np.ma.masked_invalid(scores)
-    mean = found.mean(axis=1).filled(np.nan)
-    several = np.ma.count(found, axis=1) > 1
-    spread = np.where(several, found.std(axis=1, ddof=1).filled(0.0), 0.0)
-    x = np.asarray(costs, np.float64)
+    scores = np.array(
+        [[fold.get(metric) for fold in cost["folds"]] for cost in found["costs"]], np.float64
+    )  # NaN where a fold has none
+    known = np.ma.masked_invalid(scores)
+    mean = known.mean(axis=1).filled(np.nan)
+    several = np.ma.count(known, axis=1) > 1
+    spread = np.where(several, known.std(axis=1, ddof=1).filled(0.0), 0.0)
+    x = np.array([cost["C"] for cost in found["costs"]], np.float64)
     places = np.repeat(x[:, None], scores.shape[1], axis=1)
     ax.plot(
         places.ravel(), scores.ravel(), linestyle="none", marker="o", markersize=3, alpha=0.5,
