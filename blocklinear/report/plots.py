@@ -11,7 +11,7 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import canvas
 from blocklinear.numerals import format_number
 from blocklinear.outputs import Output
-from blocklinear.report.records import AXES, RunRecords, best_primal, read_log
+from blocklinear.report.records import RunRecords, best_primal, read_log
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,8 +91,8 @@ def _check(quantity: str, axes: Sequence[str]) -> None:
     if quantity not in QUANTITIES:
         raise UsageError(f"quantity is {quantity!r}, but must be one of {', '.join(QUANTITIES)}")
     for axis in axes:
-        if axis not in AXES:
-            raise UsageError(f"axis is {axis!r}, but must be one of {', '.join(AXES)}")
+        if axis not in AXIS_LABELS:
+            raise UsageError(f"axis is {axis!r}, but must be one of {', '.join(AXIS_LABELS)}")
 
 
 def draw(curves: Sequence[RunRecords], output: Output, quantity: str, axes: Sequence[str]) -> None:

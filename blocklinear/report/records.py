@@ -4,7 +4,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,7 +23,6 @@ from blocklinear.events import (
     Warned,
 )
 
-Points = tuple[list[float], list[float]]
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
     OuterIteration: "outer", Warned: "warning", MethodChosen: "method", GoesOver: "goes_over",
@@ -169,7 +168,15 @@ class RunRecords:
             Seconds since training began; passes over the data so far, those of certificates
             included; bytes read from block files so far.
         """
-        return AXES[axis](self.events)
+        if axis == "seconds":
+            return [event["seconds"] for event in self.events]
+        if axis == "bytes":
+            return self._summed("bytes_read")
+        certificates = self._summed("certificates")
+        return [event["outer"] + n for event, n in zip(self.events, certificates, strict=True)]
+
+    def _summed(self, name: str) -> list[float]:
+        return list(accumulate(value or 0.0 for value in self.values(name)))
 
     def goal(self, name: str) -> float | None:
         """Return the gap or the violation at which the run was to end, None if not known."""
@@ -212,47 +219,8 @@ def _of_cost(event: dict[str, Any], k: int) -> dict[str, Any]:
     return {"gap": gap, "primal": None, "violation": None}
 
 
-def _summed(events: Sequence[dict[str, Any]], name: str) -> list[float]:
-    counts = (event.get(name) for event in events)
-    return list(accumulate(count if is_number(count) else 0.0 for count in counts))
-
-
-def _seconds(events: Sequence[dict[str, Any]]) -> list[float]:
-    return [event["seconds"] for event in events]
-
-
-def _passes(events: Sequence[dict[str, Any]]) -> list[float]:
-    certificates = _summed(events, "certificates")
-    return [event["outer"] + n for event, n in zip(events, certificates, strict=True)]
-
-
-def _bytes(events: Sequence[dict[str, Any]]) -> list[float]:
-    return _summed(events, "bytes_read")
-
-
-AXES: dict[str, Callable[[Sequence[dict[str, Any]]], list[float]]] = {
-    "seconds": _seconds, "passes": _passes, "bytes": _bytes,
-}  # fmt: skip
-
-
 def read_log(path: str | os.PathLike[str]) -> RunRecords:
-    """Read the last run of a run log.
-
-    A run that was resumed is one: its seconds go on where the checkpoint was. A line that a crash
-    left incomplete is ignored.
-
-    Parameters
-    ----------
-    path : path
-        JSONL, written by `RunLog`.
-
-    Raises
-    ------
-    InputError
-        If it is not a run log, or has no outer iteration.
-    StorageError
-        If it cannot be read.
-    """
+    """Read the last run of a run log, as `blocklinear.read_log` does."""
     history = read_events(path)
     if not history.events:
         raise InputError(
