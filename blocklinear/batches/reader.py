@@ -20,15 +20,12 @@ from blocklinear.numerals import TOO_LARGE, counted, format_number
 from blocklinear.options import TextOptions
 from blocklinear.text import Rows, norms
 from blocklinear.text.faults import Faults, refuse_many_hashes, too_many_features
+from blocklinear.text.provenance import InputCounts
 from blocklinear.text.reshape import SORT_BYTES, Merged
 from blocklinear.text.rows import ParseBuffers, hashed, in_order, rows_bytes
 
 MOST_PIECE_BYTES = 16 << 20
 LEAST_PIECE_BYTES = 256 << 10
-_COUNTS = {
-    "zeros": "n_zeros", "sorted_rows": "n_sorted", "merged_entries": "n_merged",
-    "hash_collisions": "n_collisions",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class BatchReader:
         self._free_buffers: deque[ParseBuffers] = deque()
         piece_bytes = options.reading_bytes // (4 * (options.threads + 2))
         self._piece_bytes = min(max(piece_bytes, LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
-        self._totals = dict.fromkeys(("rows", *_COUNTS), 0)
+        self._counts = InputCounts()
         self._kinds: dict[str, int] = {}
         self.n_batches = self.n_columns = 0
         self.names: tuple[str, ...] | None = None
@@ -121,11 +118,9 @@ class BatchReader:
     def provenance(self) -> dict[str, Any]:
         """What a manifest says of all batches, as if they were one input."""
         kinds = ", ".join(f"{n} x {kind}" for kind, n in self._kinds.items())
-        return {
-            "path": f"Python ({kinds})", "size": 0, "mtime_ns": None, "sha256": None, "xxh64": "",
-            "lines": 0, "blank": 0, "skipped": 0, "final_newline": True, **self._totals,
-            "ignored_qids": 0,
-        }  # fmt: skip
+        return self._counts.record(
+            {"path": f"Python ({kinds})", "size": 0, "mtime_ns": None, "sha256": None, "xxh64": ""}
+        ) | {"lines": 0}
 
     def take(self, X: Any, y: Any, weights: Any) -> Iterator[Rows]:
         """Yield the rows of a batch; see `take_all`."""
@@ -224,9 +219,7 @@ class BatchReader:
             self._free_buffers.append(buffers)
 
     def _counted(self, rows: Rows) -> Rows:
-        self._totals["rows"] += rows.n_rows
-        for name, count in _COUNTS.items():
-            self._totals[name] += getattr(rows, count)
+        self._counts.add(rows)
         return rows
 
     def _long_row(self, batch: _Batch, row: int) -> Rows:

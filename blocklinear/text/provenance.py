@@ -3,7 +3,6 @@
 from typing import Any
 
 from blocklinear.text.rows import Rows
-from blocklinear.text.slabs import Slab
 
 _COUNTS = {
     "rows": "n_rows", "blank": "n_blank", "zeros": "n_zeros", "sorted_rows": "n_sorted",
@@ -13,11 +12,11 @@ _COUNTS = {
 
 
 class InputCounts:
-    """What the slabs of one input had.
+    """What the rows of one input had.
 
     Parameters
     ----------
-    lines : int               of the input, before the first slab
+    lines : int               of the input, before the first rows
 
     Attributes
     ----------
@@ -30,9 +29,9 @@ class InputCounts:
         self.final_newline = True
         self._totals = dict.fromkeys(("skipped", *_COUNTS), 0)
 
-    def add(self, slab: Slab, rows: Rows) -> None:
-        """Count the next slab, whose `rows` have their faults yet."""
-        self.final_newline = not slab.cut
+    def add(self, rows: Rows, cut: bool = False) -> None:
+        """Count the next rows, which have their faults yet; `cut` if their last line has no end."""
+        self.final_newline = not cut
         self.lines += rows.n_lines
         self._totals["skipped"] += len(rows.faults)
         for name, count in _COUNTS.items():

@@ -145,7 +145,7 @@ class RowReader:
             try:
                 for slab, rows in parser:
                     self._check(path, slab, rows, counts.lines)
-                    counts.add(slab, rows)
+                    counts.add(rows, slab.cut)
                     finished = self._finished(slab, rows)
                     if finished is not None:
                         yield finished
