@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -116,14 +117,8 @@ def digest(job: SplitJob, extent: Extent) -> dict[str, Any]:
 
     Raises StorageError.
     """
-    raw = RawFile(extent.path, job.options.text.takes_sha256, extent=extent)
-    try:
-        buffer = memoryview(bytearray(READ_BYTES))
-        while raw.readinto(buffer):
-            pass
-        return raw.finish()
-    finally:
-        raw.close()
+    with closing(RawFile(extent.path, job.options.text.takes_sha256, extent=extent)) as raw:
+        return raw.read_rest()
 
 
 def read(

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import closing
 from typing import Any
 
 import xxhash
@@ -121,6 +122,13 @@ class RawFile:
         """Close, if it is still open."""
         self._bytes.close()
 
+    def read_rest(self) -> dict[str, Any]:
+        """Read what is left, for the digests; return what `finish` does."""
+        buffer = memoryview(bytearray(READ_BYTES))
+        while self.readinto(buffer):
+            pass
+        return self.finish()
+
     def finish(self) -> dict[str, Any]:
         """Close; return path, size, mtime_ns and digests of what was read."""
         self._bytes.refuse_change()
@@ -136,12 +144,6 @@ class RawFile:
 
 def digest_of(path: Path, name: str) -> str:
     """Return the digest of a file that `RawFile.finish` calls `name`."""
-    raw = RawFile(name_of(path), name == "sha256")
-    try:
-        buffer = memoryview(bytearray(READ_BYTES))
-        while raw.readinto(buffer):
-            pass
-        digest: str = raw.finish()[name]
-        return digest
-    finally:
-        raw.close()
+    with closing(RawFile(name_of(path), name == "sha256")) as raw:
+        digest: str = raw.read_rest()[name]
+    return digest

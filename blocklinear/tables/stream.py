@@ -201,22 +201,20 @@ class Tables:
         try:
             for k, part in parts:
                 if digested and k != of:
-                    self._finish_digest(of, raw, buffer)
+                    self._finish_digest(of, raw)
                     of, raw = k, RawFile(self.sources[k].path)
                 while raw is not None and raw.bytes_read < part.bytes_read:
                     if not raw.readinto(buffer):
                         break
                 yield k, part
-            self._finish_digest(of, raw, buffer)
+            self._finish_digest(of, raw)
         finally:
             if raw is not None:
                 raw.close()
 
-    def _finish_digest(self, k: int, raw: RawFile | None, buffer: memoryview) -> None:
+    def _finish_digest(self, k: int, raw: RawFile | None) -> None:
         if raw is not None:
-            while raw.readinto(buffer):
-                pass
-            self._digests[k] = raw.finish()["xxh64"]
+            self._digests[k] = raw.read_rest()["xxh64"]
 
     def provenance(self) -> list[dict[str, Any]]:
         """Return what a manifest says of the files, all of which were read.
