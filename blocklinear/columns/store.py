@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -322,10 +323,8 @@ class ColumnBuffer:
                 self._sq_norm[columns],
                 np.empty(n, np.int64),
             )
-            try:
+            with codec.decoding(partial(damaged, path)):
                 codec.decode(chunk, buffers, self._columns.n_rows, 0)
-            except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
-                raise damaged(path, str(error).partition("\n")[0]) from error
             numbers = buffers.row_numbers
             if (numbers[0], numbers[-1]) != (first, first + n - 1):  # they increase
                 raise damaged(path, "a chunk has other features than its place")

@@ -27,7 +27,6 @@ from blocklinear.columns.buckets import Bucket
 from blocklinear.columns.manifest import BUILDING, FOLDER, NORMS, ColumnManifest
 from blocklinear.columns.store import ColumnStore, intact_columns
 from blocklinear.errors import (
-    DamagedError,
     MemoryBudgetError,
     MismatchError,
     StorageError,
@@ -39,11 +38,7 @@ from blocklinear.memory import PROCESS_BYTES, enough, exact_size, format_size
 from blocklinear.store import codec
 from blocklinear.store.blocks import COLUMNS, BlockFile, BlockWriter, StoredChunk, checksum_of
 from blocklinear.store.changes import remove_columns
-from blocklinear.store.files import (
-    make_folder,
-    place_folder,
-    write_whole,
-)
+from blocklinear.store.files import make_folder, place_folder, write_whole
 from blocklinear.store.layout import Layout
 from blocklinear.store.records import ColumnRecord
 from blocklinear.store.store import BlockStore
@@ -275,7 +270,7 @@ class _Transposition:
     ) -> tuple[Layout, NDArray[np.uint32]]:
         block, chunk, _ = job
         buffers = _buffers(chunk.rows, chunk.nnz)
-        with _named(block):
+        with codec.decoding(block.damaged):
             layout = codec.decode_indices(
                 chunk.data, buffers, self._m.n_features, self._m.column_base
             )
@@ -360,7 +355,7 @@ class _Transposition:
         """Decode a chunk of rows."""
         block, chunk, first = job
         buffers = _buffers(chunk.rows, chunk.nnz)
-        with _named(block):
+        with codec.decoding(block.damaged):
             lengths, mantissa, exponent = codec.decode_decimals(
                 chunk.data, buffers, self._m.n_features, self._m.column_base
             )
@@ -560,12 +555,3 @@ def _buffers(rows: int, nnz: int) -> codec.DecodeBuffers:
         0, np.empty(rows, np.int64), np.empty(nnz, np.uint32), none, np.empty(rows), none,
         np.empty(rows, np.int64),
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _named(block: BlockFile) -> Iterator[None]:
-    """Say of a block that cannot be decoded which one it is."""
-    try:
-        yield
-    except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
-        raise block.damaged(str(error)) from error

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.errors import DamagedError, UsageError, WrongTypeError
+from blocklinear.errors import UsageError, WrongTypeError
 from blocklinear.events import BlockProgress, Listener, ignore
 from blocklinear.ingest.writer import CHUNK_ENTRIES, MIN_BLOCK_BYTES, decoded_bytes
 from blocklinear.options import check_batch_name
@@ -316,9 +316,7 @@ def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _R
         0, rows.indptr[1:], rows.indices, rows.values, rows.labels, np.empty(n), rows.numbers,
         rows.weights,
     )  # fmt: skip
-    try:
+    with codec.decoding(block.damaged):
         codec.decode(chunk.data, buffers, manifest.n_features, base)
-    except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
-        raise block.damaged(str(error)) from error
     np.add(rows.indices, np.uint32(base), out=rows.indices)
     return rows

@@ -1,10 +1,11 @@
 """Chunks encoded and decoded, to the layout of `store.layout`."""
 
+import contextlib
 import functools
 import re
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +35,6 @@ PLANE_BYTES = 0.2
 MANY_EXPONENTS = 4
 """More than so many are made fewer where that costs no bit: codes of 2 bits do without zstd."""
 _local = threading.local()
-DECODING_ERRORS = (zstandard.ZstdError, struct.error)
 _WRONG_ROWS = (
     "", "the row lengths do not add up", "the row numbers do not increase", "a label is impossible"
 )  # fmt: skip
@@ -319,6 +319,15 @@ class _Frames:
         for plane, size in zip(planes, sizes, strict=False):
             self.put(plane[:size])
         return planes
+
+
+@contextlib.contextmanager
+def decoding(damaged: Callable[[str], DamagedError]) -> Iterator[None]:
+    """Raise what `damaged` makes of the reason where a chunk cannot be decoded."""
+    try:
+        yield
+    except (DamagedError, ValueError, zstandard.ZstdError, struct.error) as error:
+        raise damaged(str(error).partition("\n")[0]) from error
 
 
 def decode(

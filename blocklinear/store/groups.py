@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.classes import as_given
-from blocklinear.errors import DamagedError
 from blocklinear.store import codec
 from blocklinear.store.blocks import BlockFile, BlockReader
 from blocklinear.store.manifest import Manifest
@@ -227,12 +226,10 @@ class GroupBuffer:
                 self._row_numbers[rows],
                 self._weights[rows],
             )
-            try:
+            with codec.decoding(block.damaged):
                 codec.decode(
                     chunk.data, buffers, manifest.n_features, manifest.column_base, normalized
                 )
-            except (DamagedError, ValueError, *codec.DECODING_ERRORS) as error:
-                raise block.damaged(str(error)) from error
             numbers = buffers.row_numbers  # not negative, and they increase
             if chunk.rows and numbers[-1] >= manifest.next_row:
                 raise block.damaged(f"a row number is not below {manifest.next_row}")
