@@ -85,17 +85,14 @@ def read_features(store: Path, manifest: Manifest) -> Indices | None:
     if not manifest.renumbered:
         return None
     found = np.empty(manifest.n_features, np.uint32)
-    start, folder = 0, store / FOLDER
-    if folder.is_symlink():
-        raise DamagedError(f"{folder}: is a link, which could lead anywhere", _FIX)
+    start, base = 0, manifest.index_base
     for k, record in enumerate(manifest.features):
-        _read(folder / record.name, k, record, found[start : start + record.features])
+        _read(store, k, record, found[start : start + record.features])
         start += record.features
-    base = manifest.index_base
     if len(found) and not base <= int(found.min()) <= int(found.max()) < base + manifest.dimension:
-        raise DamagedError(f"{folder}: damaged: a feature is out of range", _FIX)
+        raise _damaged(store / FOLDER, "a feature is out of range")
     if any_twice(found, base, manifest.dimension):
-        raise DamagedError(f"{folder}: damaged: a feature has two numbers", _FIX)
+        raise _damaged(store / FOLDER, "a feature has two numbers")
     return found
 
 
@@ -113,33 +110,42 @@ def any_twice(indices: Indices, base: int, dimension: int) -> bool:
 _FIX = "restore the folder, or split the data again"
 
 
-def _read(path: Path, k: int, record: FeatureFile, out: Indices) -> None:
-    """Read a file into `out`."""
+def _damaged(path: Path, what: str) -> DamagedError:
+    return DamagedError(f"{path}: damaged: {what}", _FIX)
 
-    def damaged(what: str) -> DamagedError:
-        return DamagedError(f"{path}: damaged: {what}", _FIX)
 
-    fetched(path, lambda: check_sha256(path, record.sha256))
+def _read_named(path: Path, n_bytes: int, sha256: str) -> bytes:
+    """Return the content of a file that the manifest names."""
+    if path.parent.is_symlink():
+        raise DamagedError(f"{path.parent}: is a link, which could lead anywhere", _FIX)
+    fetched(path, lambda: check_sha256(path, sha256))
     with storage_errors(path, "read"):
         try:
-            data = read_regular(path, record.bytes)
+            data = read_regular(path, n_bytes)
         except FileNotFoundError:
-            raise damaged("it is missing") from None
-    if len(data) != record.bytes or hashlib.sha256(data).hexdigest() != record.sha256:
-        raise damaged("it is not the file that the manifest names")
+            raise _damaged(path, "it is missing") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise _damaged(path, "it is not the file that the manifest names")
+    return data
+
+
+def _read(store: Path, k: int, record: FeatureFile, out: Indices) -> None:
+    """Read a file of features into `out`."""
+    path = store / FOLDER / record.name
+    data = _read_named(path, record.bytes, record.sha256)
     if len(data) < _HEADER.size:
-        raise damaged("it is too short")
+        raise _damaged(path, "it is too short")
     if _HEADER.unpack_from(data) != (_MAGIC, VERSION, k, len(out)):
-        raise damaged("its header is not that of this file")
+        raise _damaged(path, "its header is not that of this file")
     body = memoryview(data)[_HEADER.size :]
     planes: IO[bytes] = BytesIO(body)
     if _is_frame(body, 4 * len(out)):
         planes = zstandard.ZstdDecompressor().stream_reader(body)
     try:
         if not _undo_planes(planes, out):
-            raise damaged("it has the wrong number of features")
+            raise _damaged(path, "it has the wrong number of features")
     except zstandard.ZstdError as error:
-        raise damaged(str(error)) from error
+        raise _damaged(path, str(error)) from error
 
 
 def _is_frame(body: memoryview, n_bytes: int) -> bool:
@@ -249,22 +255,12 @@ def read_names(store: Path, manifest: Manifest) -> tuple[str, ...] | None:
     record = manifest.names
     if not record:
         return None
-    folder = store / FOLDER
-    if folder.is_symlink():
-        raise DamagedError(f"{folder}: is a link, which could lead anywhere", _FIX)
-    path = folder / record["file"]
-    fetched(path, lambda: check_sha256(path, record["sha256"]))
-    with storage_errors(path, "read"):
-        try:
-            data = read_regular(path, record["size"])
-        except FileNotFoundError:
-            raise DamagedError(f"{path}: damaged: it is missing", _FIX) from None
-    if hashlib.sha256(data).hexdigest() != record["sha256"]:
-        raise DamagedError(f"{path}: damaged: it is not the file that the manifest names", _FIX)
+    path = store / FOLDER / record["file"]
+    data = _read_named(path, record["size"], record["sha256"])
     try:
         return unpack(data, record["bytes"], record["names"])
     except ValueError as error:
-        raise DamagedError(f"{path}: damaged: {error}", _FIX) from error
+        raise _damaged(path, str(error)) from error
 
 
 def unnamed(store: Path, manifest: Manifest) -> Iterator[Path]:
