@@ -14,6 +14,7 @@ from blocklinear.errors import InputError, UsageError, WrongTypeError
 
 Path = str | os.PathLike[str]
 
+_LONGEST_SHOWN = 100  # characters
 _RULES: dict[Any, tuple[type | tuple[type, ...], str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "an integer"),
@@ -29,13 +30,24 @@ def described(value: object) -> str:
     return f"{kind} of shape {shape}" if isinstance(shape, tuple) else kind
 
 
+def shown_value(value: Any) -> str:
+    """Return `value` for a message, truncated if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write integers of more than 4300 digits
+        if isinstance(value, int):
+            return f"an integer of {value.bit_length()} bits"
+        return f"a {type(value).__name__} with an integer of too many digits"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:40]}..."
+
+
 def check_count(name: str, value: object) -> int:
     """Return how many, NumPy's integers as Python's.
 
     UsageError is raised if `value` is not an integer of at least 1.
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} is {value!r}, but must be an integer, at least 1")
+        raise UsageError(f"{name} is {shown_value(value)}, but must be an integer, at least 1")
     return int(value)
 
 
@@ -160,7 +172,7 @@ def check_types(options: Any) -> None:
             taken = _taken(value, hint)
         except TypeError:
             raise WrongTypeError(
-                f"{name} is {_shown(value)} of type {type(value).__name__}, "
+                f"{name} is {shown_value(value)} of type {type(value).__name__}, "
                 f"but must be {_rule(hint)}"
             ) from None
         object.__setattr__(options, name, taken)
@@ -229,8 +241,3 @@ def _rule(hint: Any) -> str:
         else:
             rules.append(f"{kind.__name__}" + ("(...)" if is_dataclass(kind) else ""))
     return " or ".join(rules)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from blocklinear.arguments import Default, check_types
+from blocklinear.arguments import Default, check_types, shown_value
 from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.keywords import with_aliases
 from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
@@ -14,7 +14,6 @@ from blocklinear.numerals import format_number
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
-_LONGEST_SHOWN = 100  # characters
 MOST_THREADS = 256
 BIAS_BOUND = 1e153
 """A bias is below it, as its square is added to a row's."""
@@ -33,16 +32,7 @@ _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
 def _check(name: str, value: Any, holds: bool, rule: str) -> None:
     if not holds:
-        raise UsageError(f"{name} is {_shown(value)}, but must be {rule}")
-
-
-def _shown(value: Any) -> str:
-    """Return `value` for a message, truncated if it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not write integers of more than 4300 digits
-        return f"an integer of {value.bit_length()} bits"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:40]}..."
+        raise UsageError(f"{name} is {shown_value(value)}, but must be {rule}")
 
 
 def _finite(value: float) -> bool:

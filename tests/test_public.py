@@ -177,6 +177,8 @@ def test_options_of_another_kind_are_refused(call, store):
         (SplitOptions, {"text": {}}, r"text is {} of type dict, but must be TextOptions\(...\)"),
         (SplitOptions, {"blocks": "8"}, "blocks is '8' of type str, but must be an integer or N"),
         (TextOptions, {"memory_bytes": "1G"}, "memory_bytes is '1G' of type str, but must be an i"),
+        (TextOptions, {"on_error": 10**5000}, "on_error is an integer of 16610 bits of type int"),
+        (TrainOptions, {"costs": {10**5000}}, "costs is a set with an integer of too many digits"),
         (AddOptions, {"batch": 3}, "batch is 3 of type int, but must be a str or None"),
     ],
 )
