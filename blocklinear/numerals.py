@@ -1,7 +1,9 @@
-"""Numbers as text: labels, costs and other options, which read back the same, and counts."""
+"""Numbers as text, which read back the same: labels, costs, other options, counts; and as JSON."""
 
 import math
 import re
+from numbers import Integral, Real
+from typing import Any
 
 from blocklinear.errors import UsageError, quoted
 
@@ -56,3 +58,22 @@ def parse_label(text: str) -> float:
             "write a label as it is in the data: 1, -1",
         )
     return value + 0.0  # -0 becomes 0
+
+
+def as_json(value: Any) -> Any:
+    """Return `value` as JSON will give it back; None for numbers that JSON lacks.
+
+    TypeError is raised for what JSON cannot hold.
+    """
+    match value:
+        case None | bool() | str():
+            return value
+        case Integral():
+            return int(value)
+        case Real():
+            return float(value) if math.isfinite(value) else None
+        case list() | tuple():
+            return [as_json(item) for item in value]
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: as_json(item) for key, item in value.items()}
+    raise TypeError(f"a {type(value).__name__}")

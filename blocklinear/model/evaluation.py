@@ -18,7 +18,7 @@ from blocklinear.model.metrics import AccuracyCounter, OutlierCounter, Regressio
 from blocklinear.model.parameters import ModelParameters
 from blocklinear.model.probability import probabilities
 from blocklinear.model.scores import auc
-from blocklinear.numerals import counted
+from blocklinear.numerals import as_json, counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -425,10 +425,10 @@ class Evaluation:
             **self.score.as_dict(), "rows": self.rows, "unknown_labels": self.unknown_labels,
         }  # fmt: skip
         if self._keeps:
-            facts["roc_auc"] = {c.name: _plain(c.area) for c in self.roc()}
-            facts["average_precision"] = {c.name: _plain(c.area) for c in self.precision_recall()}
+            facts["roc_auc"] = {c.name: as_json(c.area) for c in self.roc()}
+            facts["average_precision"] = {c.name: as_json(c.area) for c in self.precision_recall()}
             if self._logistic:
-                facts["calibration_error"] = _plain(self.calibration().error)
+                facts["calibration_error"] = as_json(self.calibration().error)
         return facts if self.confusion is None else facts | self.confusion.as_dict()
 
     def __str__(self) -> str:
@@ -536,7 +536,3 @@ def _calibration(shares: Floats, hits: npt.NDArray[np.bool_], bins: int) -> Cali
     away = float((np.abs(predicted - observed) * rows[some]).sum())
     error = away / len(shares) if len(shares) else math.nan
     return Calibration(predicted, observed, rows[some], error)
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -26,7 +26,7 @@ from blocklinear.model.parameters import (
     expected_columns,
 )
 from blocklinear.model.top_weights import largest
-from blocklinear.numerals import counted, format_number
+from blocklinear.numerals import as_json, counted, format_number
 from blocklinear.outputs import Output
 from blocklinear.recipe import names_of_features
 
@@ -89,7 +89,10 @@ class LinearModel(ModelParameters):
         object.__setattr__(self, "bias", float(self.bias))
         object.__setattr__(self, "rho", float(self.rho))
         object.__setattr__(self, "labels", tuple(map(_label, self.labels)))
-        object.__setattr__(self, "metadata", {k: _plain(v) for k, v in self.metadata.items()})
+        try:
+            object.__setattr__(self, "metadata", as_json(dict(self.metadata)))
+        except TypeError as error:
+            raise UsageError(f"metadata holds {error}", "keep to what JSON can hold") from error
         object.__setattr__(self, "classes", dict(self.classes))
         for problem in self._problems():
             raise UsageError(f"model: {problem}", "build the model from parts of one training run")
@@ -725,19 +728,3 @@ def _finite(array: Floats) -> bool:
 def _text_of(value: Any) -> str:
     """Return a parameter as it is asked for: C 1, not 1.0."""
     return format_number(value) if isinstance(value, float) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` as JSON will give it back; None for numbers that JSON lacks."""
-    match value:
-        case None | bool() | str():
-            return value
-        case int() | np.integer():
-            return int(value)
-        case float() | np.floating():
-            return float(value) if math.isfinite(value) else None
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case dict() if all(isinstance(key, str) for key in value):
-            return {key: _plain(item) for key, item in value.items()}
-    raise UsageError(f"metadata holds a {type(value).__name__}", "keep to what JSON can hold")

@@ -1,13 +1,13 @@
 """Write run logs: one JSON object a line."""
 
 import json
-import math
 import os
 from collections.abc import Sequence
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from blocklinear.errors import UsageError, storage_errors
 from blocklinear.events import Event, OuterIteration, RunEnded
+from blocklinear.numerals import as_json
 from blocklinear.outputs import Output
 from blocklinear.report.records import record_of
 
@@ -53,7 +53,7 @@ class RunLog:
             record |= self._goals
         if isinstance(event, RunEnded) and self._models:
             record["models"] = self._models
-        self._write(json.dumps(_finite(record)) + "\n")
+        self._write(json.dumps(as_json(record)) + "\n")
 
     def _write(self, text: str) -> None:
         with self._output.writing():
@@ -69,15 +69,6 @@ class RunLog:
     def __exit__(self, *error: object) -> None:
         if self._stream is not None:
             self._stream.close()
-
-
-def _finite(value: Any) -> Any:
-    """Return None in place of numbers that are not finite, which JSON lacks."""
-    if isinstance(value, list | tuple):
-        return list(map(_finite, value))
-    if isinstance(value, dict):
-        return {name: _finite(own) for name, own in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_log(output: Output) -> bool:

@@ -14,7 +14,7 @@ from blocklinear.classes import Classes, given_labels, shown
 from blocklinear.kernels.margins import decision_values
 from blocklinear.markup import table_html
 from blocklinear.model import scores
-from blocklinear.numerals import format_number
+from blocklinear.numerals import as_json, format_number
 from blocklinear.store.groups import Group
 from blocklinear.store.prefetch import Loaded
 from blocklinear.store.row_arrays import RowArray
@@ -128,9 +128,9 @@ class ValidationReport:
             {
                 "C": found.cost,
                 "gap": found.gap,
-                "folds": [{k: _plain(v) for k, v in fold.items()} for fold in found.folds],
-                "mean": {name: _plain(found.mean(name)) for name in self.metrics},
-                "spread": {name: _plain(found.spread(name)) for name in self.metrics},
+                "folds": [{k: as_json(v) for k, v in fold.items()} for fold in found.folds],
+                "mean": {name: as_json(found.mean(name)) for name in self.metrics},
+                "spread": {name: as_json(found.spread(name)) for name in self.metrics},
             }
             for found in self.scores
         ]
@@ -160,10 +160,6 @@ class ValidationReport:
             mark = "  <- best" if found is self.best else ""
             lines.append(f"{cost:>{width}} " + " ".join(cells) + mark)
         return "\n".join(lines)
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
