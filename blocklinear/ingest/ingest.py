@@ -318,10 +318,8 @@ def _warn_of_features(
 ) -> None:
     """Say so if no training within this budget could hold its weights, or those of the model."""
     budget = options.text.memory_bytes
-    needed, what = (
-        8 * WEIGHT_VECTORS * n_features,
-        f"the {WEIGHT_VECTORS} weight vectors of training",
-    )
+    needed = 8 * WEIGHT_VECTORS * n_features
+    what = f"the {WEIGHT_VECTORS} weight vectors of training"
     if options.renumber and 8 * (n_features + dimension) > needed:
         needed, what = 8 * (n_features + dimension), "the weights of a model and what it is made of"
     if needed > budget:

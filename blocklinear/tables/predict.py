@@ -97,10 +97,8 @@ def predict_tables(
         If the model was not trained on tables.
     StorageError
     """
-    recipe, options = (
-        recipe_of_model(model.metadata, model.n_features, name),
-        options or TextOptions(),
-    )
+    options = options or TextOptions()
+    recipe = recipe_of_model(model.metadata, model.n_features, name)
     check_form(model, False, probability)
     counts = PredictionCounts(model, classes, positive)
     tables = Tables(inputs, options.threads, _memory(model, options))

@@ -518,10 +518,8 @@ class _Csv(Source):
 
         A row with a value that does not fit in a block is the last one, without its cells.
         """
-        first, before = (
-            1,
-            csv.field_size_limit(_CSV_BLOCK_BYTES),
-        )  # pyarrow has none but that of a block
+        before = csv.field_size_limit(_CSV_BLOCK_BYTES)  # pyarrow has none but that of a block
+        first = 1
         try:
             with self._text() as stream:
                 text = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
