@@ -37,7 +37,8 @@ LONGEST_NAME = 28
 """Characters of a name in a figure."""
 LONGEST_LABEL = 44
 """Characters of the label of an axis that has a name in it."""
-_WIDTH, _HEIGHT, _ON_PAGE = 5.4, 4.0, 4.3
+_WIDTH, _HEIGHT = 5.4, 4.0
+_ON_PAGE = 4.3  # inches: the narrower a figure, the larger is its text on the page
 _ID = re.compile(r'(\bid="|"#|url\(#)')
 _FONT = re.compile(r"""font: ([^;"]*?)(?:px|pt) [^;"]*""")
 _FAMILY = re.compile(r"""font-family: [^;"]*;? ?""")
@@ -72,7 +73,7 @@ def _picture() -> Any:
     return Picture
 
 
-def new_figure(width: float = _WIDTH, height: float = _HEIGHT) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     """Return an empty figure of some inches, laid out so that no labels overlap.
 
     UsageError is raised if matplotlib is not installed.
@@ -124,7 +125,7 @@ def save(figure: "Figure", output: Output) -> None:
         figure.savefig(stream, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
 
 
-def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE) -> str:
+def inline_svg(figure: "Figure", name: str, title: str) -> str:
     """Return a figure as an element of a page, which fetches nothing and takes the page's colours.
 
     Parameters
@@ -132,7 +133,6 @@ def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE)
     name : str                a word that no other figure of the page has: its elements are named
                               after it
     title : str               what it shows, for who cannot see it
-    width : float             inches; the narrower, the larger is the text on the page
 
     Returns
     -------
@@ -145,7 +145,7 @@ def inline_svg(figure: "Figure", name: str, title: str, width: float = _ON_PAGE)
     import matplotlib as mpl
 
     across, height = figure.get_size_inches()
-    figure.set_size_inches(width, height * width / across)
+    figure.set_size_inches(_ON_PAGE, height * _ON_PAGE / across)
     stream = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # readers have their own
