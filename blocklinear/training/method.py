@@ -83,9 +83,10 @@ def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodCho
             f"{counted(manifest.n_rows, 'row')} may be too few for {counted(n, 'weight')}"
         )
         return MethodChosen(method, why)
+    steps = "products with" if by_products else "steps by"
     why = (
-        f"with {counted(n, 'weight')}, {'products with' if by_products else 'steps by'} the Hessian "
-        f"cost as much as {format_number(round(passes))} passes over the data, and coordinate descent as much as "
+        f"with {counted(n, 'weight')}, {steps} the Hessian cost as much as "
+        f"{format_number(round(passes))} passes over the data, and coordinate descent as much as "
         + (format_number(math.ceil(descent)) if math.isfinite(descent) else "any number")
     )
     return MethodChosen(method, why)
