@@ -261,15 +261,20 @@ class Run(ABC):
         return self.memory.newton and self.switched_at is None
 
     @property
+    def _resident(self) -> bool:
+        """Whether all rows stay in memory."""
+        return self.memory.group >= len(self.manifest.blocks)
+
+    @property
     def _overhead(self) -> float:
         """The work of a pass but for that on rows, in entries: to load them, unless they stay."""
-        resident = self.memory.group >= len(self.manifest.blocks)
-        return costs.PASS + (0.0 if resident else costs.loading_work(self.manifest))
+        return costs.PASS + (0.0 if self._resident else costs.loading_work(self.manifest))
 
     def took(self, report: OuterIteration) -> float:
         """Return the work of an outer iteration, in entries; of several models, that of one."""
         steps = report.steps / max(report.n_models, 1)
-        return costs.descent_work(self.options.solver, report.entries, steps) + self._overhead
+        work = costs.descent_work(self.options.solver, report.entries, steps, self._resident)
+        return work + self._overhead
 
     def newton_takes(self, report: OuterIteration) -> float:
         """Return what Newton's method takes, in outer iterations like the last one.

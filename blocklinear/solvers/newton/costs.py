@@ -6,11 +6,13 @@ from blocklinear.kernels.losses import L2_SVR, LOGISTIC, SQUARED_HINGE
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.store.manifest import Manifest
 
-STEP, LOGISTIC_STEP = 40.0, 200.0
-"""What a step of coordinate descent on a row takes besides its entries.
+STEP, LOGISTIC_STEP, COPIED_STEP = 40.0, 200.0, 120.0
+"""What a step of coordinate descent on a row takes besides its entries; and what more where rows
+are loaded, and copied to be worked on again.
 
 Measured, nanoseconds a step where an entry takes 1.4: of 12 entries (covtype) 64 to 72, of 300
-(generated) 475; of logistic regression 300 and 750."""
+(generated) 475; of logistic regression 300 and 750. Of 14 entries (3,000,000 flights) 170 to 330 in
+memory, 440 to 650 in 256 MB."""
 PASS = 200_000.0
 """What a pass takes besides its rows, 0.3 ms: measured of 216 rows, of either method."""
 _PASSES, _PRODUCTS, _PROXIMAL_PASSES = 16, 100, 84
@@ -41,9 +43,10 @@ OF_SEVERAL = 3
 Measured: one model 8 to 20; 52 classes (Reuters), C = 0.01, 1 and 100, 12, 46 and 101."""
 
 
-def descent_work(solver: int, entries: float, steps: float) -> float:
+def descent_work(solver: int, entries: float, steps: float, resident: bool = True) -> float:
     """Return what steps of coordinate descent take, on rows of so many entries in all."""
-    return entries + steps * (LOGISTIC_STEP if SOLVERS[solver].kind == LOGISTIC else STEP)
+    step = LOGISTIC_STEP if SOLVERS[solver].kind == LOGISTIC else STEP
+    return entries + steps * (step if resident else step + COPIED_STEP)
 
 
 def loading_work(manifest: Manifest) -> float:
