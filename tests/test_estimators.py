@@ -588,10 +588,10 @@ def test_rows_with_equal_decision_values_are_scored_as_they_are_predicted(names)
 def test_rows_given_several_times_count_so_in_scores(scoring):
     """And so do weights, as in scikit-learn's `LogisticRegressionCV`."""
     rng = np.random.default_rng(1)
-    rows = rng.integers(0, 2, (120, 3)).astype(float)
-    y = (rows[:, 0] + rng.normal(0, 0.8, 120) > 0.5) * 1
+    rows = rng.integers(0, 2, (40, 3)).astype(float)
+    y = (rows[:, 0] + rng.normal(0, 0.8, 40) > 0.5) * 1
     if scoring == "f1_macro":
-        y += rows[:, 1] > rng.random(120)
+        y += rows[:, 1] > rng.random(40)
     ours, cv = (BlockLinearSVC, BlockLinearSVCCV)
     if scoring == "neg_mean_squared_error":
         ours, cv = (BlockLinearSVR, BlockLinearSVRCV)
@@ -600,7 +600,7 @@ def test_rows_given_several_times_count_so_in_scores(scoring):
     single = GridSearchCV(ours(**TIGHT), {"C": costs}, **how).fit(rows, y)
     expected = [single.cv_results_[f"split{k}_test_score"] for k in range(4)]
     np.testing.assert_allclose(found.scores_, expected, rtol=1e-4)
-    assert found.n_samples_seen_ == single.best_estimator_.n_samples_seen_ == 120
+    assert found.n_samples_seen_ == single.best_estimator_.n_samples_seen_ == 40
     distinct, first, counts = np.unique(
         np.column_stack([rows, y]), axis=0, return_index=True, return_counts=True
     )[:3]

@@ -73,7 +73,7 @@ def kernels(folder, dtype, *pieces):
 @pytest.mark.parametrize(("part", "dtype"), [("one", "float64"), ("split", "float32")])
 def test_what_the_work_calls_is_listed(tmp_path, part, dtype):
     """What the commands do, test_overloads.py has; here are options that few give."""
-    lines = (f"{y} 1:0.{k} {2 + k % 5}:{k * y}" for k in range(1, 12) for y in (1, -1))
+    lines = (f"{y} 1:0.{k} {2 + k % 5}:{y}" for k in range(1, 12) for y in (1, -1))
     (tmp_path / "rows").write_text("\n".join(lines) + "\n")
     if part != "split":
         split([tmp_path / "rows"], tmp_path / "store", SplitOptions(dtype=dtype, blocks=3))
