@@ -240,6 +240,8 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
             for gap, outer in product((1e-3, 1e-6), (2, 20)):
                 more = {"cost": 10.0, "gap": gap, "max_outer": outer, "resume": outer > 2}
                 loop.train(store, TrainOptions(**(steps | more)))
+            far = {"solver": 5, "cost": 1e4, "max_outer": 20}  # some steps are cut short
+            loop.train(store, TrainOptions(**(steps | far)))
         loop.train(store, TrainOptions(**steps))
         if part in ("many", "newton-many", "l1"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))

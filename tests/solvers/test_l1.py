@@ -594,6 +594,16 @@ def test_features_far_from_0_at_a_large_cost(tmp_path):
     assert model.metadata["stopped"] == "converged"
 
 
+def test_features_that_depend_on_each_other_at_a_large_cost(tmp_path):
+    """Passes over their products took 42 outer iterations."""
+    rng = np.random.default_rng(16)
+    X = rng.uniform(0.0, 6.0, (300, 50))
+    labels = np.where((X - X.mean(0)) @ rng.normal(size=50) + rng.normal(size=300) > 0.0, 1.0, -1.0)
+    problem = Problem(X, labels, 5, cost=1e4)
+    model = train(split_problem(tmp_path, problem, 2), problem.options(gap=1e-6, max_outer=15))
+    assert model.metadata["stopped"] == "converged"
+
+
 def test_a_full_disk_is_told_of(tmp_path, hardly_any_room, monkeypatch):
     def full(stream, data):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -709,6 +719,25 @@ def test_products_of_columns_are_those_of_dense_ones():
     products = np.tril(products) + np.tril(products, -1).T
     X = dense[:, chosen]
     assert products == pytest.approx(X.T @ (X * state[:, kernels.CURVED, None]), abs=1e-11)
+
+
+@pytest.mark.parametrize("n_rows", [60, 12])
+def test_columns_that_are_nearly_parallel_are_solved_for(n_rows):
+    """1/2 |X d - t|^2 + |d|_1 had a gap of 0.18 and 0.014 then; of 12 rows, X'X is singular."""
+    rng, m = np.random.default_rng(1), 20
+    X, t = 10.0 + rng.normal(size=(n_rows, m)), rng.choice([-1.0, 1.0], n_rows)
+    starts, jumps = np.arange(0, n_rows * m + 1, n_rows), np.ones(n_rows * m, np.uint16)
+    jumps[::n_rows] = 0
+    every, state, d = np.arange(m), np.ones((n_rows, 2)), np.zeros(m)
+    state[:, kernels.MOVED] = 0.0
+    data = starts, jumps, X.T.ravel(), every
+    model = every, X.T @ X, np.ones(m), np.zeros(m), X.T @ t, np.zeros(m), d, state
+    fallen = sum(kernels.descend_together(*data, *model)[0] for _ in range(4))
+    rest = t - X @ d
+    value, feasible = 0.5 * rest @ rest + abs(d).sum(), rest / abs(X.T @ rest).max()
+    assert state[:, kernels.MOVED] == pytest.approx(X @ d, abs=1e-12)
+    assert fallen == pytest.approx(0.5 * t @ t - value, rel=1e-9)
+    assert value - feasible @ t + 0.5 * feasible @ feasible <= 1e-10 * value
 
 
 def test_without_room_for_a_column_the_budget_is_refused(tmp_path):
