@@ -40,6 +40,11 @@ def make_file_names():
 
 
 @pytest.fixture(scope="session")
+def make_flights():
+    return load("make_flights")
+
+
+@pytest.fixture(scope="session")
 def make_source_text():
     return load("make_source_text")
 
