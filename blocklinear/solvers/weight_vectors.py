@@ -149,7 +149,7 @@ class WeightVectors(ABC):
         self._multiplier = nothing_seen(n_problems)  # of a free bias
         self.goals = np.zeros(n_problems)
         self._reported = np.zeros(n_problems)  # what rows first worked on added to it before
-        self._since = np.zeros(2)  # rows worked on since: such ones; all
+        self._since = np.zeros(2)  # such rows worked on since; and steps before
 
     @property
     def feasible_set(self) -> FeasibleSet:
@@ -396,7 +396,7 @@ class WeightVectors(ABC):
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
         self.entries[why] += entries
-        self._since += n_rows * (why == FIRST), n_rows
+        self._since[0] += n_rows * (why == FIRST)
         self._points[1] += entries
         if self.averages and self._points[1] >= WORK_A_POINT * len(self.W):
             self._take_point()
@@ -412,7 +412,9 @@ class WeightVectors(ABC):
 
     def _is_due(self, n: int) -> bool:
         """Return whether a sample of n rows may be asked: enough was done since it was last."""
-        return bool(self._since[1] >= PAUSE * n and self.ends_early and self.goals.any())
+        done = self.steps - self._since[1]
+        due = done >= PAUSE * n * len(self.terms)
+        return bool(due and self.ends_early and self.goals.any())
 
     @property
     def reached(self) -> bool:
@@ -475,7 +477,7 @@ class WeightVectors(ABC):
         self.forget_sample()
         gap_terms = self.stats[FIRST, :, dual.GAP_TERM]
         others = unseen * (gap_terms - self._reported) / max(float(self._since[0]), 1.0)
-        self._reported[:], self._since[:] = gap_terms, 0.0
+        self._reported[:], self._since[:] = gap_terms, (0.0, self.steps)
         found = self._left(strata, np.inf if whole else self.goals - others) if strata else None
         if found is not None:
             self._remaining[: len(found)] = found + others

@@ -47,7 +47,7 @@ reviews, source code); more where it is small."""
 _RESIDENT_SHARE, _RESIDENT_ROWS = 8, 1024
 """Where all rows are in memory, one in so many is sampled, but at least so many rows."""
 PAUSE = 2
-"""A sample of n rows is asked again when `PAUSE` n rows were worked on."""
+"""A sample of n rows is asked again when each model has had `PAUSE` n steps, in the mean."""
 STANDARD_ERRORS = 2.0
 """A gap is taken to be too large if a part of a sample shows it by so many of these."""
 _FIRST_PART = 16
