@@ -173,7 +173,7 @@ def _escape(character: str) -> str:
 
 @contextlib.contextmanager
 def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
-    """Turn an OSError into a `StorageError` that names `path`, and free space when it is full."""
+    """Turn an OSError into a `StorageError` that names `path`, and what helps."""
     try:
         yield
     except StorageError:
@@ -181,7 +181,9 @@ def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         fix = "check the disk, the path and its permissions"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            fix = "allow more open files (ulimit -n)"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             fix = "free some space, or write to another disk"
             if _is_device(path):
                 fix = "write to another device, or to a file"

@@ -1,5 +1,8 @@
 """Messages are for terminals and logs: nothing in them acts on one, however files are named."""
 
+import errno
+import os
+
 import pytest
 
 from blocklinear.cli.main import main
@@ -74,3 +77,10 @@ def test_free_space_is_told_of_disks_only(tmp_path):
     assert "KiB free" in full(tmp_path / "file")
     assert "KiB free" not in full("/dev/full")
     assert "another device" in full("/dev/full")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_open_files_are_not_taken_for_a_disk(tmp_path, number):
+    with pytest.raises(StorageError) as caught, storage_errors(tmp_path / "file", "write"):
+        raise OSError(number, os.strerror(number))
+    assert "ulimit -n" in str(caught.value)
