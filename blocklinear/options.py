@@ -11,6 +11,7 @@ from blocklinear.errors import MemoryBudgetError, UsageError
 from blocklinear.keywords import with_aliases
 from blocklinear.memory import WEIGHT_VECTORS, default_budget, spare_bytes
 from blocklinear.numerals import format_number
+from blocklinear.solver_types import CRAMMER_SINGER, ONE_CLASS, SOLVER_TYPES
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LEAST_SLAB_BYTES = 64 << 10
@@ -22,9 +23,6 @@ SLAB_FACTOR = 10
 LINE_FACTOR = 2.5
 """So does a line of 1 MiB or more and its row: an entry takes 13 bytes, and is written in 8 or more
 where indices increase, since most of them have many digits then."""
-_SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
-_PRIMAL = (0, 2, 11)  # the problems of 7, 1 and 12
-_SMOOTH = (0, 1, 2, 7, 11, 12)
 _GAP, _LEAST_GAP = 1e-3, 1e-12  # by default; rounding hides what is smaller
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
@@ -454,15 +452,17 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check_types(self)
         finite = _finite
-        _check("solver", self.solver, self.solver in _SOLVERS, "0 to 7, 11 to 13, or 21")
-        if self.method is None or (self.method == "auto" and self.solver not in _SMOOTH):
+        _check("solver", self.solver, self.solver in SOLVER_TYPES, "0 to 7, 11 to 13, or 21")
+        solver = SOLVER_TYPES[self.solver]
+        only_descent = self.solver in (CRAMMER_SINGER, ONE_CLASS)
+        if self.method is None or (self.method == "auto" and (solver.l1 or not solver.smooth)):
             object.__setattr__(self, "method", self._usual_method())
         methods = ("dual", "pegasos", "newton", "auto")
         _check("method", self.method, self.method in methods, f"one of {', '.join(methods)}")
         newton, auto = self.method == "newton", self.method == "auto"
-        has_primal = not newton or self.solver not in (4, 21)
+        has_primal = not newton or not only_descent
         _check("method", self.method, has_primal, f"dual for solver {self.solver}")
-        has_dual = newton or self.solver not in (5, 6)
+        has_dual = newton or not solver.l1
         _check("method", self.method, has_dual, f"newton for solver {self.solver}")
         pegasos = self.method == "pegasos"
         _check("solver", self.solver, self.solver == 3 or not pegasos, "3 for pegasos")
@@ -475,7 +475,7 @@ class TrainOptions:
         _check("warm-start", self.warm_start, cold, "used with one C")
         alone = not (self.balanced and self.class_weights)
         _check("balanced", self.balanced, alone, "used without weights of classes")
-        classes = not (self.balanced and self.solver in (11, 12, 13))
+        classes = not (self.balanced and solver.regression)
         _check("balanced", self.balanced, classes, "used with classes, not for a regression")
         for label, weight in self.class_weights:
             _check("class", label, finite(label), "finite")
@@ -484,7 +484,7 @@ class TrainOptions:
         _check("epsilon", self.epsilon, finite(self.epsilon) and self.epsilon >= 0, "at least 0")
         _check("nu", self.nu, 0 < self.nu <= 1, "above 0 and at most 1")
         _check("l1-ratio", self.l1_ratio, 0 < self.l1_ratio <= 1, "above 0 and at most 1")
-        takes_ratio = self.l1_ratio == 1.0 or self.solver in (5, 6)
+        takes_ratio = self.l1_ratio == 1.0 or solver.l1
         _check("solver", self.solver, takes_ratio, "5 or 6 with an l1-ratio")
         small = finite(self.bias) and self.bias < BIAS_BOUND
         _check("bias", self.bias, small, "finite and below 1e153: its square is added to a row's")
@@ -535,7 +535,7 @@ class TrainOptions:
         descent = (self.epochs, self.selection, self.average) == (1, "active", False)
         rule = "dual with --epochs, --selection or --average, which are for coordinate descent"
         _check("method", self.method, descent or not (newton or auto), rule)
-        smooth = not (newton and self.solver in (3, 13))
+        smooth = not newton or solver.smooth
         _check(
             "tolerance",
             self.tolerance,
@@ -544,20 +544,22 @@ class TrainOptions:
         )
         if not self.regularize_bias:
             _check("bias", self.bias, self.bias > 0.0, "above 0 where its weight is free")
-            fits = self.solver not in (4, 21)
-            _check("solver", self.solver, fits, "neither 4 nor 21 where the bias is free")
+            _check(
+                "solver", self.solver, not only_descent, "neither 4 nor 21 where the bias is free"
+            )
             _check("method", self.method, not pegasos, "another where the bias is free")
             _check("average", self.average, not self.average, "left out where the bias is free")
         whole = not (self.warm_start and self.average)
         _check("warm-start", self.warm_start, whole, "used without --average, which starts anew")
         _check("checkpoint-s", self.checkpoint_s, self.checkpoint_s > 0, "above 0")
-        if self.solver == 21:
+        if solver.one_class:
             self._check_one_class()
 
     def _usual_method(self) -> str:
-        if self.solver in (5, 6):
+        solver = SOLVER_TYPES[self.solver]
+        if solver.l1:
             return "newton"
-        if self.solver not in _PRIMAL:
+        if not solver.primal:
             return "dual"
         return "auto" if self.tolerance is None else "newton"
 

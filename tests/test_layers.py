@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "blocklinear"
 BASE = {
     "arguments", "classes", "errors", "events", "markup", "memory", "names", "numerals", "options",
-    "pages",
+    "pages", "solver_types",
 }  # fmt: skip
 MAY_IMPORT = {
     # errors and numbers
@@ -23,9 +23,10 @@ MAY_IMPORT = {
     "memory": {"errors"},
     "names": set(),
     "numerals": {"errors"},
-    "options": {"arguments", "errors", "keywords", "memory", "numerals"},
+    "options": {"arguments", "errors", "keywords", "memory", "numerals", "solver_types"},
     "pages": set(),
     "progress": {"events"},
+    "solver_types": set(),
     "recipe": {"classes", "errors", "numerals", "store"},
     # rows: text to blocks, arrays to arrays
     "kernels": set(),

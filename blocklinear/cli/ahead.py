@@ -20,6 +20,7 @@ from blocklinear.cli import overloads
 from blocklinear.cli.compiling import cache_folder, say_that_it_compiles, start_lightly
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import anonymous_bytes, available_bytes
+from blocklinear.solver_types import CRAMMER_SINGER, ONE_CLASS, SOLVER_TYPES
 
 if TYPE_CHECKING:
     from blocklinear.options import TextOptions, TrainOptions
@@ -80,11 +81,11 @@ def load_for_training(
     """
     many = several or (options.solver <= 7 and len(manifest.labels or ()) > 2)
     steps, newton, dual = {*others}, "newton-many" if many else "newton", "many" if many else "one"
-    if options.solver == 4:
+    if options.solver == CRAMMER_SINGER:
         parts = {"crammer-singer"}
-    elif options.solver == 21:
+    elif options.solver == ONE_CLASS:
         parts = {"one-class"}
-    elif options.solver in (5, 6):
+    elif SOLVER_TYPES[options.solver].l1:
         parts = {"l1"}
     elif options.method == "auto":
         parts = {newton, dual}

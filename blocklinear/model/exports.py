@@ -8,8 +8,9 @@ import numpy as np
 
 from blocklinear.classes import as_given
 from blocklinear.errors import UsageError
-from blocklinear.model.parameters import SOLVERS, Floats, ModelParameters
+from blocklinear.model.parameters import Floats, ModelParameters
 from blocklinear.outputs import Output
+from blocklinear.solver_types import SOLVERS_BY_NAME
 
 _OPSET, _IR_VERSION = 17, 8
 """Of 2022: what reads ONNX today reads these."""
@@ -30,7 +31,7 @@ def to_sklearn(model: ModelParameters) -> Any:
         )
     svm = _imported("sklearn.svm", "scikit-learn", "sklearn")
     cost = model.metadata.get("C", 1.0)
-    number = SOLVERS[model.solver]
+    solver = SOLVERS_BY_NAME[model.solver]
     how = {
         "C": cost,
         "fit_intercept": model.bias >= 0,
@@ -38,9 +39,8 @@ def to_sklearn(model: ModelParameters) -> Any:
     }
     coef, intercept = model.weights.T.copy(), model.intercept + 0.0
     if model.is_regressor:
-        squared = number in (11, 12)
-        loss = "squared_epsilon_insensitive" if squared else "epsilon_insensitive"
-        made = svm.LinearSVR(loss=loss, dual=number != 11, **how)
+        loss = "squared_epsilon_insensitive" if solver.smooth else "epsilon_insensitive"
+        made = svm.LinearSVR(loss=loss, dual=not solver.primal, **how)
         _set(made, model, coef[0], intercept)
         return _after_normalizing(made, model)
     if len(model.labels) == 1:
@@ -61,11 +61,11 @@ def to_sklearn(model: ModelParameters) -> Any:
             "train with other labels, or predict with blocklinear",
         )
     if not model.is_logistic:
-        l1, hinge = number == 5, number == 3
         made = svm.LinearSVC(
-            penalty="l1" if l1 else "l2", loss="hinge" if hinge else "squared_hinge",
-            dual=number in (1, 3, 4),
-            multi_class="crammer_singer" if number == 4 else "ovr", **how,
+            penalty="l1" if solver.l1 else "l2",
+            loss="hinge" if solver.loss == "hinge" else "squared_hinge",
+            dual=not solver.primal,
+            multi_class="crammer_singer" if model.solver == "MCSVM_CS" else "ovr", **how,
         )  # fmt: skip
         _set(made, model, coef, intercept, classes)
     elif len(classes) == 2:
@@ -87,7 +87,8 @@ def _logistic(
 ) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    made = LogisticRegression(solver="liblinear", dual=model.solver == "L2R_LR_DUAL", **how)
+    dual = not SOLVERS_BY_NAME[model.solver].primal
+    made = LogisticRegression(solver="liblinear", dual=dual, **how)
     _set(made, model, coef, intercept, classes)
     return made
 

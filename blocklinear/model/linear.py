@@ -19,7 +19,6 @@ from blocklinear.memory import exact_size
 from blocklinear.model import exports, liblinear
 from blocklinear.model.files import read_model, write_model
 from blocklinear.model.parameters import (
-    SOLVERS,
     Floats,
     ModelParameters,
     WeightsToRead,
@@ -29,6 +28,7 @@ from blocklinear.model.top_weights import largest
 from blocklinear.numerals import as_json, counted, format_number
 from blocklinear.outputs import Output
 from blocklinear.recipe import names_of_features
+from blocklinear.solver_types import SOLVERS_BY_NAME
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ class LinearModel(ModelParameters):
     labels : tuple of float
         The classes, in LIBLINEAR's order; empty for regression and one-class models.
     solver : str
-        LIBLINEAR's name of the problem, a key of `SOLVERS`.
+        LIBLINEAR's name of the problem, a key of `SOLVERS_BY_NAME`.
     index_base : int
         The number the training text gave to the first feature, 0 or 1.
     metadata : dict
@@ -98,8 +98,8 @@ class LinearModel(ModelParameters):
             raise UsageError(f"model: {problem}", "build the model from parts of one training run")
 
     def _problems(self) -> Iterator[str]:
-        if self.solver not in SOLVERS:
-            yield f"solver {self.solver!r} is not one of {', '.join(SOLVERS)}"
+        if self.solver not in SOLVERS_BY_NAME:
+            yield f"solver {self.solver!r} is not one of {', '.join(SOLVERS_BY_NAME)}"
         if self.index_base not in (0, 1):
             yield f"index_base must be 0 or 1, got {self.index_base}"
         if not all(math.isfinite(label) for label in self.labels):
@@ -614,7 +614,7 @@ class LinearModel(ModelParameters):
 
     def facts(self) -> dict[str, str]:
         """Return what people want to know of the model, by name."""
-        lines = {"solver": f"{self.solver} (-s {SOLVERS[self.solver]})"}
+        lines = {"solver": f"{self.solver} (-s {SOLVERS_BY_NAME[self.solver].number})"}
         if self.labels:
             shown = " ".join(self.outcome_names[:10])
             more = " ..." if len(self.labels) > 10 else ""

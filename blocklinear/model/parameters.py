@@ -7,24 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.classes import Classes, named_labels, shown
+from blocklinear.solver_types import SOLVERS_BY_NAME
 
 Floats = npt.NDArray[np.float64]
-
-SOLVERS = {
-    "L2R_LR": 0,
-    "L2R_L2LOSS_SVC_DUAL": 1,
-    "L2R_L2LOSS_SVC": 2,
-    "L2R_L1LOSS_SVC_DUAL": 3,
-    "MCSVM_CS": 4,
-    "L1R_L2LOSS_SVC": 5,
-    "L1R_LR": 6,
-    "L2R_LR_DUAL": 7,
-    "L2R_L2LOSS_SVR": 11,
-    "L2R_L2LOSS_SVR_DUAL": 12,
-    "L2R_L1LOSS_SVR_DUAL": 13,
-    "ONECLASS_SVM": 21,
-}
-"""LIBLINEAR's names of the problems, each with its number after ``-s``."""
 
 
 def expected_columns(solver: str, n_labels: int) -> int:
@@ -32,7 +17,7 @@ def expected_columns(solver: str, n_labels: int) -> int:
 
     Parameters
     ----------
-    solver : str              a key of `SOLVERS`
+    solver : str              a key of `SOLVERS_BY_NAME`
     """
     return max(n_labels, 1) if n_labels != 2 or solver == "MCSVM_CS" else 1
 
@@ -54,7 +39,7 @@ class ModelParameters:
     bias_weights: Floats  # float64[n_columns]
     bias: float
     labels: tuple[float, ...]
-    solver: str  # a key of `SOLVERS`
+    solver: str  # a key of `SOLVERS_BY_NAME`
     index_base: int = 1
     metadata: dict[str, Any] = field(default_factory=dict)
     rho: float = 0.0
@@ -87,17 +72,17 @@ class ModelParameters:
     @property
     def is_classifier(self) -> bool:
         """Whether `labels` name classes: neither regression nor one-class."""
-        return SOLVERS.get(self.solver, 0) < 11
+        return SOLVERS_BY_NAME[self.solver].classifies
 
     @property
     def is_regressor(self) -> bool:
         """Whether the decision value itself is the prediction."""
-        return 11 <= SOLVERS[self.solver] <= 13
+        return SOLVERS_BY_NAME[self.solver].regression
 
     @property
     def is_logistic(self) -> bool:
         """Whether decision values have a meaning as probabilities."""
-        return SOLVERS[self.solver] in (0, 6, 7)
+        return SOLVERS_BY_NAME[self.solver].loss == "logistic"
 
     @property
     def outcomes(self) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from blocklinear.objectives.problems import (
     CRAMMER_SINGER,
     SOLVERS,
     LabelledRows,
-    SolverType,
+    Problem,
     checked_cost,
     weighted,
     weights_of_classes,
@@ -31,7 +31,7 @@ NO_FOLD = -1
 class Models:
     """What each of M models is trained for."""
 
-    solver: SolverType
+    solver: Problem
     epsilon: float  # of the losses for regression
     labels: tuple[float, ...]  # the classes, in LIBLINEAR's order; empty for regression
     positive: NDArray[np.int32]  # int32[M]: number of the class that is +1, all others are -1

@@ -1,7 +1,6 @@
 """The problems there are, and what C and classes of a store make of them."""
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +11,9 @@ from blocklinear.errors import InputError, LabelError, OneLabelError, UsageError
 from blocklinear.kernels import losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
 from blocklinear.options import TrainOptions
+from blocklinear.solver_types import CRAMMER_SINGER as CRAMMER_SINGER
+from blocklinear.solver_types import ONE_CLASS as ONE_CLASS
+from blocklinear.solver_types import SOLVER_TYPES, SolverType
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
@@ -20,42 +22,27 @@ LEAST_COST = 1e-308
 _REGRESS = "check the labels, or train a regression: solver 12 or 13, or BlockLinearSVR"
 
 
-@dataclass(frozen=True)
-class SolverType:
-    """One of LIBLINEAR's problems."""
-
-    name: str  # there
-    kind: int  # the loss
-    regression: bool = False
-    one_class: bool = False  # whether it is the one-class SVM, which knows no labels
-    l1: bool = False  # whether the sum of |w_j| takes the place of 1/2 w'w
-
-    @property
-    def smooth(self) -> bool:
-        """Whether the loss has a derivative, as Newton's method needs."""
-        return self.kind in (losses.SQUARED_HINGE, losses.LOGISTIC, losses.L2_SVR)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether C_i bounds the size of alpha_i."""
-        return self.kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
-
-
-CRAMMER_SINGER, ONE_CLASS = 4, 21
-SOLVERS = {
-    1: SolverType("L2R_L2LOSS_SVC_DUAL", losses.SQUARED_HINGE),
-    3: SolverType("L2R_L1LOSS_SVC_DUAL", losses.HINGE),
-    CRAMMER_SINGER: SolverType("MCSVM_CS", losses.HINGE),
-    5: SolverType("L1R_L2LOSS_SVC", losses.SQUARED_HINGE, l1=True),
-    6: SolverType("L1R_LR", losses.LOGISTIC, l1=True),
-    7: SolverType("L2R_LR_DUAL", losses.LOGISTIC),
-    12: SolverType("L2R_L2LOSS_SVR_DUAL", losses.L2_SVR, regression=True),
-    13: SolverType("L2R_L1LOSS_SVR_DUAL", losses.L1_SVR, regression=True),
-    0: SolverType("L2R_LR", losses.LOGISTIC),
-    2: SolverType("L2R_L2LOSS_SVC", losses.SQUARED_HINGE),
-    11: SolverType("L2R_L2LOSS_SVR", losses.L2_SVR, regression=True),
-    ONE_CLASS: SolverType("ONECLASS_SVM", losses.HINGE, one_class=True),
+_KINDS = {
+    "hinge": losses.HINGE,
+    "squared hinge": losses.SQUARED_HINGE,
+    "logistic": losses.LOGISTIC,
+    "epsilon-insensitive": losses.L1_SVR,
+    "squared epsilon-insensitive": losses.L2_SVR,
+    "Crammer and Singer": losses.HINGE,
+    "one-class": losses.HINGE,
 }
+
+
+class Problem(SolverType):
+    """One of LIBLINEAR's problems, with the number that kernels have for its loss."""
+
+    @property
+    def kind(self) -> int:
+        """The loss, as in `kernels.losses`."""
+        return _KINDS[self.loss]
+
+
+SOLVERS = {number: Problem(**vars(solver)) for number, solver in SOLVER_TYPES.items()}
 
 
 class LabelledRows(Protocol):

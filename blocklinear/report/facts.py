@@ -7,9 +7,9 @@ from typing import Any
 from blocklinear.events import NO_BETTER_SCORE
 from blocklinear.markup import facts_html
 from blocklinear.memory import format_size
-from blocklinear.model.parameters import SOLVERS
 from blocklinear.numerals import counted, format_number
 from blocklinear.report.records import PHASES, RunRecords, is_number
+from blocklinear.solver_types import ONE_CLASS, SOLVER_TYPES, SOLVERS_BY_NAME
 
 PHASE_NAMES = {
     "solve_s": "working on rows",
@@ -49,12 +49,6 @@ _SETTINGS = {
     "warm_start": "warm start",
     "resume": "resumed",
 }
-_LOSSES = {
-    0: "logistic", 1: "squared hinge", 2: "squared hinge", 3: "hinge", 4: "Crammer and Singer",
-    5: "squared hinge, L1-regularised", 6: "logistic, L1-regularised", 7: "logistic",
-    11: "squared epsilon-insensitive", 12: "squared epsilon-insensitive",
-    13: "epsilon-insensitive", 21: "one-class",
-}  # fmt: skip
 _LONGEST = 200
 _MOST_BATCHES = 10
 NONE = "\N{EN DASH}"
@@ -199,9 +193,10 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
         value = options.get(name)
         unset = value in (None, False, [], "") or (name == "bias" and _negative(value))
         several = bool(options.get("costs")) and name == "cost"
-        solver = options.get("solver")
-        unset |= several or (name == "epsilon" and solver not in (11, 12, 13))
-        unset |= name == ("cost" if solver == 21 else "nu")
+        number = options.get("solver")
+        solver = SOLVER_TYPES.get(number) if isinstance(number, int) else None
+        unset |= several or (name == "epsilon" and not (solver and solver.regression))
+        unset |= name == ("cost" if number == ONE_CLASS else "nu")
         unset |= name == "l1_ratio" and value == 1.0
         if not unset:
             facts[title] = shortened(_setting(name, value))
@@ -214,7 +209,7 @@ def _negative(value: object) -> bool:
 
 def _setting(name: str, value: Any) -> str:
     if name == "solver" and isinstance(value, int):
-        return f"{_LOSSES.get(value, 'unknown')} (-s {value})"
+        return _loss_text(value)
     if name == "memory_bytes" and is_number(value):
         return size_text(value)
     if name == "time_limit_s" and is_number(value):
@@ -240,8 +235,15 @@ def _plain(value: object) -> str:
 
 def loss_name(solver: str) -> str:
     """Return the loss of a model, by LIBLINEAR's name of its problem."""
-    number = SOLVERS[solver]
-    return f"{_LOSSES[number]} (-s {number})"
+    return _loss_text(SOLVERS_BY_NAME[solver].number)
+
+
+def _loss_text(number: int) -> str:
+    """Return the loss of a problem, by its number, which a run log may have from elsewhere."""
+    solver = SOLVER_TYPES.get(number)
+    if solver is None:
+        return f"unknown (-s {number})"
+    return f"{solver.loss}{', L1-regularised' if solver.l1 else ''} (-s {number})"
 
 
 def store_facts(store: Mapping[str, Any]) -> dict[str, str]:

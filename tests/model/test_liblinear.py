@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from blocklinear.errors import DamagedError, UsageError
 from blocklinear.model import liblinear
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.parameters import SOLVERS
+from blocklinear.solver_types import SOLVERS_BY_NAME
 
 BINARY = b"solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias 1\nw\n0.5 \n-2 \n0 \n"
 
@@ -67,9 +67,11 @@ def test_regression_has_no_labels(make_model):
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(data=st.data(), n_features=st.integers(0, 20), solver=st.sampled_from(sorted(SOLVERS)))
+@given(
+    data=st.data(), n_features=st.integers(0, 20), solver=st.sampled_from(sorted(SOLVERS_BY_NAME))
+)
 def test_round_trip_to_the_bit(load, same, data, n_features, solver):
-    n_labels = data.draw(st.integers(1, 4)) if SOLVERS[solver] < 11 else 0
+    n_labels = data.draw(st.integers(1, 4)) if SOLVERS_BY_NAME[solver].number < 11 else 0
     columns = max(1, n_labels) if n_labels != 2 or solver == "MCSVM_CS" else 1
     number = st.floats(allow_nan=False, allow_infinity=False)
     model = LinearModel(

@@ -19,7 +19,8 @@ from blocklinear.errors import (
 )
 from blocklinear.model.files import recognise
 from blocklinear.model.linear import LinearModel
-from blocklinear.model.parameters import SOLVERS, expected_columns
+from blocklinear.model.parameters import expected_columns
+from blocklinear.solver_types import SOLVERS_BY_NAME
 
 
 @pytest.mark.parametrize("make_rows", [np.asarray, list, csr_matrix, csr_array, csc_array])
@@ -151,12 +152,12 @@ def test_parts_that_do_not_fit_are_refused(fields, problem):
         LinearModel(**(parts | fields))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", SOLVERS_BY_NAME)
 def test_every_solver_makes_a_model(make_model, solver):
-    labels = (1.0, 2.0) if SOLVERS[solver] < 11 else ()
+    labels = (1.0, 2.0) if SOLVERS_BY_NAME[solver].number < 11 else ()
     model = make_model(labels=labels, solver=solver)
     assert model.n_columns == expected_columns(solver, len(labels))
-    assert f"(-s {SOLVERS[solver]})" in model.summary()
+    assert f"(-s {SOLVERS_BY_NAME[solver].number})" in model.summary()
 
 
 def test_metadata_is_what_json_gives_back(make_model):

@@ -9,14 +9,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-REGRESSION = (11, 12, 13)
-CRAMMER_SINGER = 4
-ONE_CLASS = 21
-_SOLVERS = (0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 21)
+from blocklinear.solver_types import CRAMMER_SINGER, ONE_CLASS, SOLVER_TYPES
+
 _TOLERANCES = {0: 0.01, 2: 0.01, 5: 0.01, 6: 0.01, 11: 0.0001, 21: 0.01}
 _DUAL_TOLERANCE = 0.1
-L1 = (5, 6)
-PRIMAL = (0, 2, *L1, 11)
 _SEARCHED = (0, 2, 11)
 
 TRAIN_USAGE = """\
@@ -159,7 +155,7 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
         bias=bias,
         regularizes_bias=regularized,
         tolerance=tolerance,
-        class_weights=tuple(weights) if solver not in (*REGRESSION, ONE_CLASS) else (),
+        class_weights=tuple(weights) if SOLVER_TYPES[solver].classifies else (),
         folds=5 if searches and folds is None else folds,
         searches=searches,
         first_cost=cost if "c" in values else None,
@@ -184,13 +180,14 @@ def _check(
         raise RefusedArguments("ERROR: eps <= 0")
     if not cost > 0:
         raise RefusedArguments("ERROR: C <= 0")
-    if solver in REGRESSION and not epsilon >= 0:
+    known = SOLVER_TYPES.get(solver)
+    if known is not None and known.regression and not epsilon >= 0:
         raise RefusedArguments("ERROR: p < 0")
-    if solver not in _SOLVERS:
+    if known is None:
         raise RefusedArguments("ERROR: unknown solver type")
     if not regularized and bias != 1.0:
         raise RefusedArguments("ERROR: To not regularize bias, must specify -B 1 along with -R")
-    if not regularized and solver not in PRIMAL:
+    if not regularized and not known.primal:
         raise RefusedArguments(
             "ERROR: -R option supported only for solver L2R_LR, L2R_L2LOSS_SVC, L1R_L2LOSS_SVC, "
             "L1R_LR, and L2R_L2LOSS_SVR"

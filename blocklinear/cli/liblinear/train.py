@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
-from blocklinear.cli.liblinear.arguments import L1, ONE_CLASS, REGRESSION, TrainArguments
+from blocklinear.cli.liblinear.arguments import TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, UsageError, shown
 from blocklinear.events import Event, OuterIteration, Warned
 from blocklinear.numerals import format_number
+from blocklinear.solver_types import ONE_CLASS, SOLVER_TYPES
 
 if TYPE_CHECKING:
     from blocklinear.model.linear import LinearModel
@@ -142,7 +143,7 @@ def _options(
     return TrainOptions(
         solver=arguments.solver,
         cost=1.0 if arguments.solver == ONE_CLASS else arguments.cost,
-        epsilon=arguments.epsilon if arguments.solver in REGRESSION else 0.1,
+        epsilon=arguments.epsilon if SOLVER_TYPES[arguments.solver].regression else 0.1,
         nu=arguments.nu if arguments.solver == ONE_CLASS else 0.5,
         bias=arguments.bias if arguments.bias >= 0 else -1.0,
         regularize_bias=arguments.regularizes_bias,
@@ -159,7 +160,7 @@ def _check_labels(arguments: TrainArguments, store: "BlockStore") -> None:
     """Refuse, before training, labels of classes that the model cannot hold."""
     from blocklinear.model.liblinear import check_expressible
 
-    if arguments.solver in (*REGRESSION, ONE_CLASS):
+    if not SOLVER_TYPES[arguments.solver].classifies:
         return
     try:
         check_expressible(store.manifest.labels or (), index_base=1, hash_bits=0)
@@ -185,7 +186,7 @@ def _train(
         return
     n_iterations = model.metadata["outer_iterations"]
     proofs = model.metadata.get("certificates") or [model.metadata["certificate"]]
-    l1 = arguments.solver in L1
+    l1 = SOLVER_TYPES[arguments.solver].l1
     for k, proof in enumerate(proofs):
         print(f"\noptimization finished, #iter = {n_iterations}")
         print(f"Objective value = {proof['primal'] if l1 else -proof['dual']:f}")
@@ -236,7 +237,7 @@ def _cross_validate(
     from blocklinear.model.metrics import RegressionErrors
 
     found = _validate(arguments, store, options, progress, costs=[arguments.cost])
-    if arguments.solver not in REGRESSION:
+    if not SOLVER_TYPES[arguments.solver].regression:
         print(f"Cross Validation Accuracy = {100 * _pooled(found.report.best, 'accuracy'):g}%")
         return
     errors = RegressionErrors()
@@ -258,7 +259,7 @@ def _search(
 ) -> None:
     print(f"Doing parameter search with {arguments.folds}-fold cross validation.", flush=True)
     quiet = replace(arguments, quiet=True)
-    if arguments.solver in REGRESSION:
+    if SOLVER_TYPES[arguments.solver].regression:
         _search_both(quiet, store, options, arguments.quiet)
         return
     report = _validate(quiet, store, options, _Progress(quiet=True)).report
