@@ -86,7 +86,7 @@ def named_labels(recipe: Any, classes: Classes) -> Classes:
     return classes
 
 
-def shown(code: float, classes: Classes) -> str:
+def code_text(code: float, classes: Classes) -> str:
     """Return a label for people."""
     return label_text(classes.get(code, code))
 

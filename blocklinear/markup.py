@@ -33,12 +33,12 @@ def table_html(
 
 def text_html(text: str) -> str:
     """Return text as it is, its columns kept, for a notebook."""
-    return _in_notebook(f"<pre>{shown(text)}</pre>")
+    return _in_notebook(f"<pre>{escaped(text)}</pre>")
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> str:
     """Return a table of names and values."""
-    rows = (f"<tr><th>{shown(name)}</th><td>{_lines(facts[name])}</td></tr>" for name in facts)
+    rows = (f"<tr><th>{escaped(name)}</th><td>{_lines(facts[name])}</td></tr>" for name in facts)
     return _table(title, "", rows)
 
 
@@ -59,7 +59,7 @@ def table(
     """
     kinds = [' class="number"' if k in numbers else "" for k in range(len(header))]
     head = "".join(
-        f"<th{kind}>{shown(name)}</th>" for name, kind in zip(header, kinds, strict=True)
+        f"<th{kind}>{escaped(name)}</th>" for name, kind in zip(header, kinds, strict=True)
     )
     body = (
         ('<tr class="best">' if number == marked else "<tr>")
@@ -70,7 +70,7 @@ def table(
     return _table(title, f"<thead><tr>{head}</tr></thead>", body)
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     """Return text escaped; what cannot be printed, or turns the direction of text, is a mark."""
     from html import escape  # late: most who import this show nothing
 
@@ -78,7 +78,7 @@ def shown(text: str) -> str:
 
 
 def _lines(text: str) -> str:
-    return shown(text).replace("\n", "<br>")
+    return escaped(text).replace("\n", "<br>")
 
 
 def _in_notebook(html: str) -> str:
@@ -86,5 +86,5 @@ def _in_notebook(html: str) -> str:
 
 
 def _table(title: str, head: str, rows: Iterable[str]) -> str:
-    caption = f"<caption>{shown(title)}</caption>" if title else ""
+    caption = f"<caption>{escaped(title)}</caption>" if title else ""
     return f"<table>{caption}{head}<tbody>{''.join(rows)}</tbody></table>"

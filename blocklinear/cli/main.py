@@ -165,7 +165,7 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
-def _read(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments; what is asked for may be help, which ends the process when written."""
     try:
         return _parser(*arguments[:1]).parse_args(_spell_out(arguments))
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     leaving = _Leaving()
     with contextlib.suppress(KeyboardInterrupt, _Terminated), leaving:
         try:
-            status = _run(_read(sys.argv[1:] if arguments is None else arguments))
+            status = _run(_parse(sys.argv[1:] if arguments is None else arguments))
             sys.stdout.flush()
             return status
         except Exception as error:

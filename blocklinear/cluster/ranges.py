@@ -134,10 +134,10 @@ def read(
     first_row : int           number of its first row
     """
     with alone() as place:
-        return _Range(job, number, extent, lines_before, place.threads).read(first_row)
+        return _RangeReader(job, number, extent, lines_before, place.threads).read(first_row)
 
 
-class _Range:
+class _RangeReader:
     def __init__(
         self, job: SplitJob, number: int, extent: Extent, lines_before: int, threads: int
     ) -> None:

@@ -203,7 +203,7 @@ class _Input:
 
 
 @dataclass
-class _Range:
+class _TextRange:
     """A range, and what it waits for."""
 
     number: int
@@ -243,10 +243,10 @@ class _Split:
         self._n_rows = self._nnz = self._bytes = 0
         self._max_index, self._index_base = -1, 1
         self._notes: list[str] = []
-        self._counting, self._reading = deque[_Range](), deque[_Range]()
+        self._counting, self._reading = deque[_TextRange](), deque[_TextRange]()
         self._counted_rows = 0
         self._failed: Task | None = None  # a count: nothing after it is read
-        self._kept = deque[_Range]()  # whose pieces are needed
+        self._kept = deque[_TextRange]()  # whose pieces are needed
         self._writing: list[tuple[NewBlock, Task]] = []
         self._written: dict[int, BlockReport] = {}
 
@@ -279,7 +279,7 @@ class _Split:
         """Ranges to read at a time: one for each worker, and one that waits for it."""
         return 2 * max(self._engine.n_workers, 1)
 
-    def _count_ahead(self, coming: Iterator["_Range"]) -> bool:
+    def _count_ahead(self, coming: Iterator["_TextRange"]) -> bool:
         """Have rows of the next range counted, if few are; return whether that is so."""
         if self._failed or len(self._counting) + len(self._reading) >= 2 * self._n_ahead:
             return False
@@ -310,7 +310,7 @@ class _Split:
         for _ in numbering.rest():
             pass
 
-    def _ranges(self) -> Iterator[_Range]:
+    def _ranges(self) -> Iterator[_TextRange]:
         """Yield all ranges in order; compressed files are one each."""
         number = 0
         for of in self._inputs:
@@ -321,7 +321,7 @@ class _Split:
             if len(parts) > 1:
                 of.file = self._submit(_THEN, ranges.digest, of.extent)
             for extent in parts:
-                yield _Range(number, extent, of)
+                yield _TextRange(number, extent, of)
                 number += 1
 
     def _read_next(self) -> bool:
@@ -355,7 +355,7 @@ class _Split:
         self._take(some, reading.result())
         return True
 
-    def _take(self, some: _Range, report: RangeReport) -> None:
+    def _take(self, some: _TextRange, report: RangeReport) -> None:
         of, some.report = some.of, report
         self._take_skipped(report.skipped)
         if report.error is not None:
@@ -389,7 +389,7 @@ class _Split:
             self._n_skipped += 1
             self._skipped.add(error)
 
-    def _check_features(self, some: _Range) -> None:
+    def _check_features(self, some: _TextRange) -> None:
         """Refuse an index that is too large only since features begin at 0 in earlier ranges."""
         report, text = some.report, self._options.text
         self._index_base = min(self._index_base, report.index_base)
@@ -399,7 +399,7 @@ class _Split:
             allowed = replace(text, max_features=text.feature_limit)
             raise too_many_features(some.extent.name, self._max_index, n_features, allowed)
 
-    def _number(self, some: _Range) -> None:
+    def _number(self, some: _TextRange) -> None:
         """Give numbers to the features of a range, and tell those who write its rows."""
         if self._numbering is None:
             return
@@ -411,7 +411,7 @@ class _Split:
             write_all(stream, bytes_of(numbers))
         remove_files([path_of(folder, number, "features")])
 
-    def _follow(self, generations: Generations, some: _Range) -> None:
+    def _follow(self, generations: Generations, some: _TextRange) -> None:
         """Have the blocks written that are complete with a range."""
         report, labels = some.report, self._labels.labels
 
@@ -497,6 +497,6 @@ class _Split:
         return batch_of(written, features, base, sources, None, options, self._listener)
 
 
-def _share(some: _Range, slot: int) -> Share:
+def _share(some: _TextRange, slot: int) -> Share:
     pieces = some.report.pieces
     return Share(some.number, some.report.n_features, pieces[pieces[:, SLOT] == slot])

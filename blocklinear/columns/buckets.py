@@ -10,7 +10,7 @@ from blocklinear.store.files import open_regular, remove_files
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PieceRecord:
     """Where a piece is in the file of its bucket."""
 
     start: int
@@ -30,7 +30,7 @@ class Bucket:
 
     def __init__(self, path: Path) -> None:
         self._path, self._bytes = path, 0
-        self.pieces: list[_Place] = []
+        self.pieces: list[_PieceRecord] = []
 
     def append(self, data: bytes, rows: int, nnz: int) -> None:
         """Add an encoded chunk."""
@@ -42,10 +42,10 @@ class Bucket:
                     done += os.write(descriptor, memoryview(data)[done:])
             finally:
                 os.close(descriptor)
-        self.pieces.append(_Place(self._bytes, len(data), rows, nnz, checksum_of(data)))
+        self.pieces.append(_PieceRecord(self._bytes, len(data), rows, nnz, checksum_of(data)))
         self._bytes += len(data)
 
-    def read(self, piece: _Place) -> memoryview:
+    def read(self, piece: _PieceRecord) -> memoryview:
         """Return an encoded chunk.
 
         StorageError is raised if it is not what was written.

@@ -128,13 +128,13 @@ class ColumnManifest:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
-            found = cls._read(text, manifest)
+            found = cls._from_json(text, manifest)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DamagedError(f"{path}: damaged: {error}", RENEW) from error
         return found
 
     @classmethod
-    def _read(cls, text: bytes, manifest: Manifest) -> Self | None:
+    def _from_json(cls, text: bytes, manifest: Manifest) -> Self | None:
         inner = unsealed("columns", text, "a manifest of columns")
         known = {"store": shapes.text, "format": shapes.count}
         shapes.fields(known, more=True)(inner, "")
@@ -146,10 +146,10 @@ class ColumnManifest:
         kind = manifest.dtype, manifest.normalize, manifest.n_features
         if (columns.dtype, columns.normalize, columns.n_features) != kind:
             return None
-        columns._check(manifest)
+        columns._check_consistency(manifest)
         return columns
 
-    def _check(self, manifest: Manifest) -> None:
+    def _check_consistency(self, manifest: Manifest) -> None:
         """Raise ValueError where the parts contradict each other or the store."""
         if (self.n_rows, self.nnz) != (manifest.n_rows, manifest.nnz):
             raise ValueError("its counts are not those of the store")

@@ -64,7 +64,7 @@ class ColumnStore:
 
     def __init__(self, folder: Path, manifest: ColumnManifest) -> None:
         self.folder, self.manifest = folder, manifest
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, _ChunkTable] = {}
         self._scale: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def __repr__(self) -> str:
@@ -152,7 +152,7 @@ class ColumnStore:
         )
         return _Chosen(block, table, np.flatnonzero(some))
 
-    def _table(self, block: int) -> "_Table":
+    def _table(self, block: int) -> "_ChunkTable":
         from blocklinear.store.blocks import read_table
 
         if block not in self._tables:
@@ -161,7 +161,7 @@ class ColumnStore:
             if not len(entries) or not entries["rows"].all():
                 raise self._damaged(record, "it has a chunk without features")
             ends = np.cumsum(entries["rows"], dtype=np.int64) + record.first
-            self._tables[block] = _Table(entries, np.concatenate(([record.first], ends)))
+            self._tables[block] = _ChunkTable(entries, np.concatenate(([record.first], ends)))
         return self._tables[block]
 
     def _damaged(self, record: ColumnRecord, what: str) -> DamagedError:
@@ -209,7 +209,7 @@ class ColumnStore:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _ChunkTable:
     """The chunk table of a file, and the first feature of each chunk, and the one after all."""
 
     entries: NDArray[np.void]
@@ -221,7 +221,7 @@ class _Chosen:
     """Chunks of one file."""
 
     block: int
-    table: _Table
+    table: _ChunkTable
     chunks: NDArray[np.int64]
 
     def runs(self) -> Iterator[NDArray[np.int64]]:

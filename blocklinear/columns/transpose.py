@@ -124,7 +124,7 @@ def _with_what_is_needed(store: BlockStore) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _DecimalRows:
     """Rows with their entries as decimals; `numbers` are their places in the store.
 
     There are units and norms where rows are normalised.
@@ -139,7 +139,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Range:
+class _FeatureRange:
     """A range of features whose entries are sorted at a time: some chunks to be written."""
 
     first_chunk: int
@@ -287,7 +287,7 @@ class _Transposition:
         if len(starts):
             self._chunk_nnz = np.add.reduceat(self._counts, starts, dtype=np.int64)
 
-    def _ranges(self) -> list[_Range]:
+    def _ranges(self) -> list[_FeatureRange]:
         """Divide the chunks to write so that each part can be sorted in memory."""
         entry_bytes = 5 + (4 if self._in_int32 else 8)
         costs = entry_bytes * self._chunk_nnz + _PLACE_BYTES * np.diff(self._chunk_ends)
@@ -306,7 +306,7 @@ class _Transposition:
         for stop in ends[:n].tolist():
             low, high = int(self._chunk_ends[first]), int(self._chunk_ends[stop])
             nnz = int(self._chunk_nnz[first:stop].sum())
-            ranges.append(_Range(first, stop, low, high, nnz))
+            ranges.append(_FeatureRange(first, stop, low, high, nnz))
             first = stop
         return ranges
 
@@ -351,7 +351,7 @@ class _Transposition:
         if batch:
             yield batch
 
-    def _rows_of(self, job: tuple[BlockFile, StoredChunk, int]) -> _Rows:
+    def _rows_of(self, job: tuple[BlockFile, StoredChunk, int]) -> _DecimalRows:
         """Decode a chunk of rows."""
         block, chunk, first = job
         buffers = _buffers(chunk.rows, chunk.nnz)
@@ -365,9 +365,9 @@ class _Transposition:
             scale = np.empty((2, chunk.rows))
             values = codec.to_values(mantissa, exponent, self._m.dtype)
             scaling.row_norms(lengths, values, scale[0], scale[1])
-        return _Rows(numbers, lengths, buffers.indices, mantissa, exponent, scale)
+        return _DecimalRows(numbers, lengths, buffers.indices, mantissa, exponent, scale)
 
-    def _noted(self, rows: Iterable[_Rows]) -> Iterator[_Rows]:
+    def _noted(self, rows: Iterable[_DecimalRows]) -> Iterator[_DecimalRows]:
         for some in rows:
             self._note([(some.numbers, some.scale)])
             yield some
@@ -378,7 +378,7 @@ class _Transposition:
             if scale is not None and len(numbers):
                 self._scale[:, numbers[0] : numbers[-1] + 1] = scale
 
-    def _piece_of(self, job: "tuple[Bucket, int]") -> _Rows:
+    def _piece_of(self, job: "tuple[Bucket, int]") -> _DecimalRows:
         """Decode a piece of a bucket."""
         bucket, number = job
         place = bucket.pieces[number]
@@ -386,11 +386,13 @@ class _Transposition:
         lengths, mantissa, exponent = codec.decode_decimals(
             bucket.read(place), buffers, self._m.n_features, 0
         )
-        return _Rows(buffers.row_numbers, lengths, buffers.indices, mantissa, exponent)
+        return _DecimalRows(buffers.row_numbers, lengths, buffers.indices, mantissa, exponent)
 
     # Columns
 
-    def _sort(self, part: _Range, rows: Iterable[_Rows], pool: ThreadPoolExecutor) -> None:
+    def _sort(
+        self, part: _FeatureRange, rows: Iterable[_DecimalRows], pool: ThreadPoolExecutor
+    ) -> None:
         """Sort the entries of a range of features, and write its chunks."""
         counts = self._counts[part.low : part.high]
         at = np.zeros(len(counts), np.uint32)
@@ -442,7 +444,7 @@ class _Transposition:
             self._writer.append(data, checksum)
 
     @contextlib.contextmanager
-    def _lanes(self, part: _Range) -> Iterator[list[tuple[ThreadPoolExecutor, int, int]]]:
+    def _lanes(self, part: _FeatureRange) -> Iterator[list[tuple[ThreadPoolExecutor, int, int]]]:
         """Hand out threads that sort a share each of the features of a range, row after row."""
         until = np.cumsum(self._chunk_nnz[part.first_chunk : part.stop_chunk])
         n = min(self._threads, _MOST_LANES)
@@ -463,7 +465,7 @@ class _Distributor:
         self._ends = ends
 
     def pieces(
-        self, parts: Iterable[_Rows]
+        self, parts: Iterable[_DecimalRows]
     ) -> tuple[
         list[tuple[bytes, int, int] | None],
         list[tuple[NDArray[np.int64], NDArray[np.float64] | None]],

@@ -8,7 +8,7 @@ from typing import Any
 
 from blocklinear.arguments import Path as AnyPath
 from blocklinear.arguments import check_options, path_list
-from blocklinear.classes import Classes, shown, to_json
+from blocklinear.classes import Classes, code_text, to_json
 from blocklinear.errors import MismatchError, UsageError
 from blocklinear.events import BatchPresent, Listener, Warned, ignore
 from blocklinear.ingest.compact import usual_bytes
@@ -361,5 +361,5 @@ def _tell_of_labels(
         listener(Warned("there are too many distinct labels to be classes now: they are values"))
     elif new := now[len(known) :]:
         more = f" and {len(new) - 10} more" if len(new) > 10 else ""
-        listed = ", ".join(shown(label, classes) for label in new[:10])
+        listed = ", ".join(code_text(label, classes) for label in new[:10])
         listener(Warned(f"labels that the store did not have: {listed}{more}"))

@@ -227,7 +227,7 @@ def merge(
     """
     writer = BlockWriter(folder, number)
     level = codec.compression_level(manifest.compression)
-    rows = _Rows.joined([read_block(BlockFile(folder, record), manifest) for record in records])
+    rows = _CsrRows.joined([read_block(BlockFile(folder, record), manifest) for record in records])
     for chunk in rows.chunks():
         nnz = len(chunk.indices)
         writer.append(codec.encode_parts(chunk, level), len(chunk.lengths), nnz, -1)
@@ -242,7 +242,7 @@ def merge(
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _CsrRows:
     """Rows of a block, decoded: indices as in the block, values and labels as doubles.
 
     There are no weights where rows have none.
@@ -256,7 +256,7 @@ class _Rows:
     weights: NDArray[np.float64]
 
     @classmethod
-    def joined(cls, parts: "Sequence[_Rows]") -> "_Rows":
+    def joined(cls, parts: "Sequence[_CsrRows]") -> "_CsrRows":
         starts = np.cumsum([0] + [len(part.indices) for part in parts])
         ends = [part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
         return cls(
@@ -292,23 +292,23 @@ class _Rows:
         )
 
 
-def read_block(block: BlockFile, manifest: Manifest) -> _Rows:
+def read_block(block: BlockFile, manifest: Manifest) -> _CsrRows:
     """Decode a block, as `decoded_rows` does."""
     block.check_digest()
-    return _Rows.joined(
+    return _CsrRows.joined(
         [decoded_rows(block, chunk, manifest) for chunk in block.chunks()] or [_none()]
     )
 
 
-def _none() -> _Rows:
-    empty = np.zeros(0)
-    return _Rows(empty.astype(int), np.zeros(1, int), empty, empty.astype(np.uint32), empty, empty)
+def _none() -> _CsrRows:
+    none, integers = np.zeros(0), np.zeros(0, np.int64)
+    return _CsrRows(integers, np.zeros(1, np.int64), none, none.astype(np.uint32), none, none)
 
 
-def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _Rows:
+def decoded_rows(block: BlockFile, chunk: StoredChunk, manifest: Manifest) -> _CsrRows:
     """Decode a chunk with its values as written, whatever training makes of them."""
     n, nnz, base = chunk.rows, chunk.nnz, manifest.column_base
-    rows = _Rows(
+    rows = _CsrRows(
         np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n),
         np.empty(nnz, np.uint32), np.empty(nnz), np.empty(n if manifest.weighted else 0),
     )  # fmt: skip

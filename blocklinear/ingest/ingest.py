@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from blocklinear.classes import Classes, shown
+from blocklinear.classes import Classes, code_text
 from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
 from blocklinear.events import Listener, OneLabel, SplitProgress, Warned
 from blocklinear.ingest.numbering import Numbering
@@ -78,7 +78,7 @@ def batch_of(
     """
     dimension, labels = max(written.max_index - index_base + 1, 0), written.labels
     if labels is not None and len(labels) == 1:
-        one = shown(labels[0], classes or {})
+        one = code_text(labels[0], classes or {})
         listener(OneLabel(f"all rows have the one label {one}"))
     n_features = sum(file.features for file in features) if options.renumber else dimension
     _warn_of_features(dimension, n_features, options, listener)

@@ -39,7 +39,7 @@ def map_bytes(memory_bytes: int) -> int:
     return max(LEAST_MAP_BYTES, int(MAP_SHARE * spare_bytes(memory_bytes)))
 
 
-class Table:
+class NumberTable:
     """Which number a feature has, by its index as written.
 
     One thread gives numbers, and others may look them up meanwhile.
@@ -122,11 +122,11 @@ class Table:
         return found
 
 
-def table_of(indices: Indices | None) -> Table | None:
+def table_of(indices: Indices | None) -> NumberTable | None:
     """Return the table of features whose indices are given by their numbers; None of None."""
     if indices is None:
         return None
-    return Table(indices, _stop(indices), _table_bytes(indices))
+    return NumberTable(indices, _stop(indices), _table_bytes(indices))
 
 
 def _table_bytes(indices: Indices) -> int:
@@ -173,7 +173,7 @@ class Numbering:
         taken = _table_bytes(indices)
         if taken > capacity:
             raise self._too_large(self.n_known, taken)
-        self._table = Table(indices, max(text.index_stop, _stop(indices)), capacity)
+        self._table = NumberTable(indices, max(text.index_stop, _stop(indices)), capacity)
 
     def __len__(self) -> int:
         return len(self._table)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.classes import shown
+from blocklinear.classes import code_text
 from blocklinear.errors import InputError, LabelError, OneLabelError
 from blocklinear.numerals import format_number
 from blocklinear.store.store import BlockStore
@@ -21,7 +21,7 @@ def label_places(store: BlockStore) -> Iterator[None]:
     try:
         yield
     except OneLabelError as error:
-        raise OneLabelError(error.label, shown(error.label, store.named)) from None
+        raise OneLabelError(error.label, code_text(error.label, store.named)) from None
     except LabelError as error:
         label = error.label
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.classes import Classes, given_labels, shown
+from blocklinear.classes import Classes, code_text, given_labels
 from blocklinear.markup import table_html
 from blocklinear.model.scores import positive_class
 from blocklinear.numerals import counted
@@ -124,7 +124,7 @@ class Confusion:
     def summary(self) -> str:
         """Return a line with F1 and its class."""
         if self.positive is not None:
-            return f"F1 = {self.f1:g} (positive class {shown(self.positive, self._given)})"
+            return f"F1 = {self.f1:g} (positive class {code_text(self.positive, self._given)})"
         return f"F1 = {self.f1:g} (mean of {counted(len(self._occurring()), 'class', 'classes')})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Confusion:
         order = sorted(range(len(found)), key=lambda k: -found[k]["rows"])[:most]
         return [
             (
-                shown(self.labels[k], self._given),
+                code_text(self.labels[k], self._given),
                 *(f"{found[k][share]:.3f}" for share in _SHARES),
                 f"{found[k]['rows']:,}",
             )
@@ -174,7 +174,7 @@ class Confusion:
         classes = table_html(title, CLASS_HEADER, self.class_rows(), numbers=range(1, 5))
         if n > MOST_SHOWN:
             return classes
-        names = [shown(label, self._given) for label in self.labels]
+        names = [code_text(label, self._given) for label in self.labels]
         counts = self.matrix()
         rows = [
             (name, *(f"{count:,}" for count in line))
@@ -186,7 +186,7 @@ class Confusion:
 
     def table(self) -> str:
         """Return a table as text, with the matrix for up to `MOST_SHOWN` classes."""
-        found, names = self.classes(), [shown(label, self._given) for label in self.labels]
+        found, names = self.classes(), [code_text(label, self._given) for label in self.labels]
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
         for name, own in zip(names, found, strict=True):

@@ -14,7 +14,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.classes import Classes, shown
+from blocklinear.classes import Classes, code_text
 from blocklinear.errors import DamagedError, UsageError, quoted
 from blocklinear.model.parameters import ModelParameters, WeightsToRead
 from blocklinear.numerals import counted, format_number
@@ -83,7 +83,7 @@ def not_kept(normalize: str, classes: Classes) -> list[str]:
     warnings = [] if normalize == "none" else [_NORMALIZED_ROWS]
     if classes:
         known = list(classes)[:20]
-        listed = ", ".join(f"{format_number(code)} is {shown(code, classes)}" for code in known)
+        listed = ", ".join(f"{format_number(code)} is {code_text(code, classes)}" for code in known)
         more = f" and {len(classes) - 20} more" if len(classes) > 20 else ""
         warnings.append(f"LIBLINEAR's format keeps labels as numbers: {listed}{more}")
     return warnings

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from blocklinear.classes import Classes, named_labels, shown
+from blocklinear.classes import Classes, code_text, named_labels
 from blocklinear.solver_types import SOLVERS_BY_NAME
 
 Floats = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class ModelParameters:
     @property
     def outcome_names(self) -> list[str]:
         """The outcomes as people read them."""
-        return [shown(outcome, self.named) for outcome in self.outcomes]
+        return [code_text(outcome, self.named) for outcome in self.outcomes]
 
     @property
     def named(self) -> Classes:

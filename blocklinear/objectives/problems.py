@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.classes import shown
+from blocklinear.classes import code_text
 from blocklinear.errors import InputError, LabelError, OneLabelError, UsageError
 from blocklinear.kernels import losses
 from blocklinear.numerals import DISTINCT_INTEGERS, format_number
@@ -136,5 +136,5 @@ def class_labels(manifest: Manifest) -> list[float]:
             merged,
         )
     if len(present) == 1:
-        raise OneLabelError(present[0], shown(present[0], manifest.given))
+        raise OneLabelError(present[0], code_text(present[0], manifest.given))
     return present

@@ -29,7 +29,7 @@ from blocklinear.options import SplitOptions, TrainOptions
 from blocklinear.planning.growth import Range
 from blocklinear.planning.machine import Machine
 from blocklinear.planning.report import PlanReport
-from blocklinear.planning.subject import LOOKUP_SHARE, Subject, of_store, of_text
+from blocklinear.planning.subject import LOOKUP_SHARE, PlanData, of_store, of_text
 from blocklinear.planning.trials import PassTrial, Trend, run_trials
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.contents import is_store
@@ -100,7 +100,7 @@ def _opened(source: AnyPath | Sequence[AnyPath] | BlockStore) -> BlockStore | No
 
 
 def _estimate(
-    subject: Subject, options: TrainOptions, machine: Machine, workers: int, started: float
+    subject: PlanData, options: TrainOptions, machine: Machine, workers: int, started: float
 ) -> PlanReport:
     sample, notes = subject.sample, list(subject.notes)
     n_models, apart = 1, False
@@ -157,7 +157,7 @@ def _estimate(
 
 def _training(
     trend: Trend,
-    subject: Subject,
+    subject: PlanData,
     options: TrainOptions,
     machine: Machine,
     in_memory: bool,
@@ -179,7 +179,7 @@ def _stays(manifest: Manifest, plan: MemoryPlan) -> bool:
     return plan.group >= len(manifest.blocks) or plan.pin_bytes >= entry_bytes * manifest.nnz
 
 
-def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -> tuple[int, int]:
+def _memory(subject: PlanData, options: TrainOptions, width: int, n_apart: int) -> tuple[int, int]:
     """Return the least budget that split and training accept, and the one to be advised, in bytes.
 
     That is the least which keeps all rows, but at most the machine's usual one or twice the least.
@@ -211,7 +211,7 @@ def _memory(subject: Subject, options: TrainOptions, width: int, n_apart: int) -
 
 
 def _distributed(
-    subject: Subject,
+    subject: PlanData,
     pass_s: float,
     train_s: Range | None,
     outer: int | None,

@@ -152,7 +152,7 @@ def _pieces_of(name: str, size: int, share: int, out: IO[bytes]) -> list[_Piece]
     if size <= share:
         lines = _Lines(out)
         for at in range(0, size, _READ_BYTES):
-            lines.write(_read(name, at, min(_READ_BYTES, size - at)))
+            lines.write(_read_bytes(name, at, min(_READ_BYTES, size - at)))
         lines.end()
         return [_Piece(lines.rows, size)]
     length = max(share // _PIECES, 1)
@@ -160,7 +160,7 @@ def _pieces_of(name: str, size: int, share: int, out: IO[bytes]) -> list[_Piece]
     pieces = []
     for start in starts:
         before = min(start, 1)  # a newline just before the part: its first line begins with it
-        text = _read(name, start - before, length + before)
+        text = _read_bytes(name, start - before, length + before)
         first = text.find(b"\n") + 1 if before else 0
         if before and not first:
             pieces.append(_Piece(0, length))
@@ -168,7 +168,7 @@ def _pieces_of(name: str, size: int, share: int, out: IO[bytes]) -> list[_Piece]
         lines, text, end = _Lines(out), text[first:], start + length
         lines.write(text)
         while text and not text.endswith(b"\n") and end < size:
-            more = _read(name, end, min(_READ_BYTES, size - end))
+            more = _read_bytes(name, end, min(_READ_BYTES, size - end))
             text, end = more[: more.find(b"\n") + 1] or more, end + len(more)
             lines.write(text)
         lines.end()
@@ -176,7 +176,7 @@ def _pieces_of(name: str, size: int, share: int, out: IO[bytes]) -> list[_Piece]
     return pieces
 
 
-def _read(name: str, start: int, n_bytes: int) -> bytes:
+def _read_bytes(name: str, start: int, n_bytes: int) -> bytes:
     if is_url(name):
         return RemoteObject(name).read(start, n_bytes)
     with storage_errors(name, "read"), open(name, "rb") as stream:

@@ -36,7 +36,7 @@ _MORE_INDICES = 1.02
 
 
 @dataclass(frozen=True)
-class Subject:
+class PlanData:
     """What was found of the data, with a sample of it."""
 
     sample: BlockStore
@@ -59,7 +59,7 @@ def of_text(
     options: SplitOptions,
     machine: Machine,
     folder: Path,
-) -> Subject:
+) -> PlanData:
     """Split a sample of text in an empty folder, and extrapolate.
 
     UsageError, InputError and StorageError are raised as by `sample_text` and `split`.
@@ -111,7 +111,7 @@ def of_text(
         dimension=max(m.dimension, round(features.likely)),
         blocks=[replace(m.blocks[0], bytes=round(size))],
     )
-    return Subject(
+    return PlanData(
         sample=store,
         as_split=trials.store or store,
         manifest_for=lambda memory_bytes: _in_blocks(whole, options, longest, memory_bytes),
@@ -162,7 +162,7 @@ def _in_blocks(whole: Manifest, options: SplitOptions, longest: int, memory_byte
     return blocks_like(whole, max(min(n_blocks, whole.n_rows), 1))
 
 
-def of_store(store: BlockStore, folder: Path) -> Subject:
+def of_store(store: BlockStore, folder: Path) -> PlanData:
     """Copy some blocks of a store, of which all but the times is known.
 
     InputError is raised if it has no entry. Raises DamagedError and StorageError, too.
@@ -173,7 +173,7 @@ def of_store(store: BlockStore, folder: Path) -> Subject:
     size = sum(block.bytes for block in m.blocks) + sum(file.bytes for file in m.features)
     part = sample.manifest
     share = part.n_rows / max(m.n_rows, 1)
-    return Subject(
+    return PlanData(
         sample=sample,
         as_split=sample,
         manifest_for=lambda memory_bytes: m,

@@ -12,7 +12,7 @@ from blocklinear import __version__
 from blocklinear.classes import label_text
 from blocklinear.errors import UsageError
 from blocklinear.figures.costs import METRIC_NAMES
-from blocklinear.markup import facts_table, shown, table
+from blocklinear.markup import escaped, facts_table, table
 from blocklinear.model.confusion import CLASS_HEADER
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel, Names
@@ -69,7 +69,7 @@ def page_of(subject: Subject) -> tuple[str, str]:
     pictures = Pictures()
     parts = [_head(subject)]
     if pictures.missing:
-        parts.append(f'<p class="warn">There are no figures: {shown(pictures.missing)}.</p>')
+        parts.append(f'<p class="warn">There are no figures: {escaped(pictures.missing)}.</p>')
     parts.append(_certificate(history, model))
     if history is not None:
         parts += [_validation(history, pictures), _course(history, pictures), _time(history)]
@@ -80,8 +80,8 @@ def page_of(subject: Subject) -> tuple[str, str]:
     parts.append(_data(history, model))
     if history is not None:
         parts += [_warnings(history), _iterations(history)]
-    parts.append(f"<footer>Written by blocklinear {shown(__version__)}.</footer>")
-    title = shown(facts.shortened(subject.title, _LONGEST_TITLE))
+    parts.append(f"<footer>Written by blocklinear {escaped(__version__)}.</footer>")
+    title = escaped(facts.shortened(subject.title, _LONGEST_TITLE))
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -93,11 +93,11 @@ def page_of(subject: Subject) -> tuple[str, str]:
 
 def _section(title: str, *parts: str) -> str:
     body = "".join(parts)
-    return f"<section><h2>{shown(title)}</h2>\n{body}</section>\n" if body else ""
+    return f"<section><h2>{escaped(title)}</h2>\n{body}</section>\n" if body else ""
 
 
 def _text(text: str, kind: str = "") -> str:
-    return f"<p{f' class={kind!r}' if kind else ''}>{shown(text)}</p>"
+    return f"<p{f' class={kind!r}' if kind else ''}>{escaped(text)}</p>"
 
 
 def _figures(figures: Sequence[str]) -> str:
@@ -113,16 +113,16 @@ def _columns(*parts: str) -> str:
 
 
 def _details(summary: str, html: str) -> str:
-    return f"<details><summary>{shown(summary)}</summary>{html}</details>"
+    return f"<details><summary>{escaped(summary)}</summary>{html}</details>"
 
 
 def _head(subject: Subject) -> str:
     history, model = subject.history, subject.model
-    head = f"<h1>{shown(facts.shortened(subject.title, _LONGEST_TITLE))}</h1>"
+    head = f"<h1>{escaped(facts.shortened(subject.title, _LONGEST_TITLE))}</h1>"
     keys = {}
     if history is not None:
         kind, text = facts.status(history)
-        head += f'<p class="status {kind}">{shown(text)}</p>'
+        head += f'<p class="status {kind}">{escaped(text)}</p>'
         keys = facts.key_facts(history)
     elif model is not None:
         head += _text(f"A model, {facts.loss_name(model.solver)}.", "soft")
@@ -142,7 +142,8 @@ def _head(subject: Subject) -> str:
             if is_number(score.get(name)):
                 keys[title] = f"{score[name]:.4g}"
     cells = "".join(
-        f"<div><dt>{shown(name)}</dt><dd>{shown(text)}</dd></div>" for name, text in keys.items()
+        f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>"
+        for name, text in keys.items()
     )
     return f'{head}<dl class="keys">{cells}</dl>\n'
 
@@ -216,7 +217,7 @@ def _time(history: RunRecords) -> str:
     rows.append(("all", facts.seconds_text(total), "100 %"))
     listed = table("", ["", "time", "share"], rows, len(rows) - 1, numbers=(1, 2))
     for name in spent:  # a mark of the colour in the bar before each name
-        title = shown(facts.PHASE_NAMES[name])
+        title = escaped(facts.PHASE_NAMES[name])
         mark = f'<span class="key" style="background:{colours[name]}"></span>'
         listed = listed.replace(f"<td>{title}</td>", f"<td>{mark}{title}</td>", 1)
     loading = sum(e["load_s"] for e in history.events if is_number(e.get("load_s")))
@@ -464,7 +465,7 @@ def _warnings(history: RunRecords) -> str:
     found = history.warnings[-_MOST_WARNINGS:]
     if not found:
         return ""
-    items = "".join(f"<li>{shown(facts.shortened(text, 500))}</li>" for text in found)
+    items = "".join(f"<li>{escaped(facts.shortened(text, 500))}</li>" for text in found)
     hidden = len(history.warnings) - len(found)
     earlier = counted(hidden, "earlier one is", "earlier ones are")
     more = _text(f"{earlier} left out.", "soft") if hidden else ""

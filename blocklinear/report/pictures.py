@@ -9,7 +9,7 @@ import numpy as np
 from blocklinear.errors import InputError, UsageError
 from blocklinear.figures import canvas
 from blocklinear.figures.costs import METRIC_NAMES, plot_costs
-from blocklinear.markup import shown
+from blocklinear.markup import escaped
 from blocklinear.model.evaluation import Evaluation
 from blocklinear.model.linear import LinearModel
 from blocklinear.report.plots import AXIS_LABELS, figure_of
@@ -86,5 +86,5 @@ class Pictures:
                 continue
             self._number += 1
             svg = canvas.inline_svg(figure, f"f{self._number}", title)
-            figures.append(f"<figure><figcaption>{shown(title)}</figcaption>{svg}</figure>")
+            figures.append(f"<figure><figcaption>{escaped(title)}</figcaption>{svg}</figure>")
         return figures

@@ -80,14 +80,14 @@ def figure_output(
     """
     if not logs:
         raise UsageError("there is no log to plot", "name at least one")
-    _check(quantity, axes)
+    _check_names(quantity, axes)
     name = output.name if isinstance(output, Output) else os.fspath(output)
     if Path(name).suffix.lower() not in canvas.METADATA:
         raise UsageError(f"{name}: is neither .png, .svg nor .pdf", "give the figure such a name")
     return Output.of(output, logs)
 
 
-def _check(quantity: str, axes: Sequence[str]) -> None:
+def _check_names(quantity: str, axes: Sequence[str]) -> None:
     if quantity not in QUANTITIES:
         raise UsageError(f"quantity is {quantity!r}, but must be one of {', '.join(QUANTITIES)}")
     for axis in axes:
@@ -128,7 +128,7 @@ def figure_of(
     NothingToShow
         If no value can be drawn.
     """
-    _check(quantity, axes)
+    _check_names(quantity, axes)
     canvas.check_installed()
     runs = _named(curves)
     lines = [line for run in runs for line in (run.by_cost() if quantity == "gap" else [run])]

@@ -245,7 +245,7 @@ def read_events(path: str | os.PathLike[str]) -> RunRecords:
         except (ValueError, RecursionError):
             continue
         if event.get("event") == "outer":
-            _check(event, f"{place}:{number}")
+            _check_event(event, f"{place}:{number}")
         history.add(event)
     return history
 
@@ -257,7 +257,7 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
             yield line
 
 
-def _check(event: dict[str, Any], place: str) -> None:
+def _check_event(event: dict[str, Any], place: str) -> None:
     for name in ("outer", "seconds", "primal", "gap"):
         value = event.get(name)
         missing = name not in event or (value is None and name in ("outer", "seconds"))

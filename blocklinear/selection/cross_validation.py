@@ -188,7 +188,7 @@ def cross_validate(
         manifest = store.manifest
         with label_places(store):
             labels = make_models(manifest, options).labels
-        _check(options, labels, metric, n_folds, stratify)
+        _check_options(options, labels, metric, n_folds, stratify)
         saved_s = math.inf if by is None else TrainOptions().checkpoint_s
         options = dataclasses.replace(options, restart=False, checkpoint_s=saved_s)
         _check_search(options, costs, first_cost)
@@ -223,7 +223,7 @@ def cross_validate(
             return result
 
 
-def _check(
+def _check_options(
     options: TrainOptions, labels: Sequence[float], metric: str | None, n_folds: int, stratify: bool
 ) -> None:
     known = VALUE_METRICS if not labels else CLASS_METRICS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.classes import Classes, given_labels, shown
+from blocklinear.classes import Classes, code_text, given_labels
 from blocklinear.kernels.margins import decision_values
 from blocklinear.markup import table_html
 from blocklinear.model import scores
@@ -153,7 +153,7 @@ class ValidationReport:
         head = f"{'C':>{width}} " + " ".join(f"{name:>25}" for name in names)
         title = f"{self.n_folds}-fold cross-validation of {self.rows} rows"
         if self.positive is not None:
-            title += f"; positive class {shown(self.positive, self.named)}"
+            title += f"; positive class {code_text(self.positive, self.named)}"
         lines = [title, head]
         for cost, found in zip(costs, self.scores, strict=True):
             cells = (f"{found.mean(n):14.6g} ± {found.spread(n):8.3g}" for n in names)

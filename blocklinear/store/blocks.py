@@ -307,9 +307,9 @@ class BlockReader:
         while self._waiting and self._rooms:
             record, file = self._waiting.popleft()
             file.set_running_or_notify_cancel()
-            self._threads.submit(self._read, record, file, self._rooms.pop())
+            self._threads.submit(self._read_block, record, file, self._rooms.pop())
 
-    def _read(self, record: BlockRecord, file: _Reading, room: _Room) -> None:
+    def _read_block(self, record: BlockRecord, file: _Reading, room: _Room) -> None:
         try:
             fetch_block(self._folder / record.name, record, lambda: self._stopped)
             found = BlockFile(self._folder, record, room.of, self._past_cache)

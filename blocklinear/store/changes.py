@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from blocklinear import __version__
-from blocklinear.classes import shown
+from blocklinear.classes import code_text
 from blocklinear.errors import BlocklinearError, InputError, StorageError, UsageError
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.store.contents import is_of
@@ -204,7 +204,7 @@ def remove(
     counted = zip(m.labels or (), new.manifest.label_counts, strict=True)
     present = [label for label, count in counted if count]
     if len(present) == 1 and len(m.labels or ()) > 1:
-        one = shown(present[0], new.named)
+        one = code_text(present[0], new.named)
         listener(Warned(f"all rows that are left have the one label {one}"))
     return new
 

@@ -87,7 +87,7 @@ def read_features(store: Path, manifest: Manifest) -> Indices | None:
     found = np.empty(manifest.n_features, np.uint32)
     start, base = 0, manifest.index_base
     for k, record in enumerate(manifest.features):
-        _read(store, k, record, found[start : start + record.features])
+        _read_features(store, k, record, found[start : start + record.features])
         start += record.features
     if len(found) and not base <= int(found.min()) <= int(found.max()) < base + manifest.dimension:
         raise _damaged(store / FOLDER, "a feature is out of range")
@@ -129,7 +129,7 @@ def _read_named(path: Path, n_bytes: int, sha256: str) -> bytes:
     return data
 
 
-def _read(store: Path, k: int, record: FeatureFile, out: Indices) -> None:
+def _read_features(store: Path, k: int, record: FeatureFile, out: Indices) -> None:
     """Read a file of features into `out`."""
     path = store / FOLDER / record.name
     data = _read_named(path, record.bytes, record.sha256)

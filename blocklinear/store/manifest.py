@@ -274,7 +274,7 @@ class Manifest:
             If there is no such folder, or it cannot be read.
         """
         path = folder / NAME
-        return cls.parse(_read(path), str(path))
+        return cls.parse(_read_manifest(path), str(path))
 
     @classmethod
     def parse(cls, text: bytes, path: str) -> Self:
@@ -547,7 +547,7 @@ def _canonical(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _read(path: Path) -> bytes:
+def _read_manifest(path: Path) -> bytes:
     with storage_errors(path, "read"):
         try:
             return read_regular(path, MAX_BYTES)

@@ -20,7 +20,7 @@ from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
 from blocklinear.tables.arrow import CELL_BYTES, MISSING_WORD, arrow
 from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
-from blocklinear.tables.values import LONGEST_VALUE, Part
+from blocklinear.tables.values import LONGEST_VALUE, TableRows
 
 _CSV_BLOCK_BYTES = 1 << 20
 """The first so many bytes of CSV tell the types of its columns, and no row has more."""
@@ -68,7 +68,7 @@ class _LongRow(InputError):
     """A row of a CSV does not fit in a block."""
 
 
-class Source(ABC):
+class TableFile(ABC):
     """A file of rows.
 
     Attributes
@@ -93,11 +93,11 @@ class Source(ABC):
         return 0
 
     @abstractmethod
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows, up to `n_rows` at a time, with these columns alone."""
 
 
-class _Parquet(Source):
+class _Parquet(TableFile):
     def __init__(self, path: str, kinds: Mapping[str, str], check: "Check") -> None:
         import pyarrow.parquet as pq
 
@@ -113,7 +113,7 @@ class _Parquet(Source):
                 memory_map=False, read_dictionary=self._as_dictionaries,
             )  # fmt: skip
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         n_groups, threads = self._file.num_row_groups, arrow().cpu_count()
         named = set(names)
@@ -256,7 +256,7 @@ def _with_dictionaries(metadata: Any, schema: Any) -> list[str]:
     return found
 
 
-class _Ipc(Source):
+class _Ipc(TableFile):
     """A file with a footer: Feather version 2 is one."""
 
     def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
@@ -266,7 +266,7 @@ class _Ipc(Source):
         with _as_input(path), ipc.open_file(path) as reader:
             self.schema = reader.schema
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         import pyarrow.ipc as ipc
 
@@ -283,7 +283,7 @@ class _Ipc(Source):
                 yield from _cut(place, batch, names, n_rows, done)
 
 
-class _Stream(Source):
+class _Stream(TableFile):
     """Arrow record batches one after the other, without a footer."""
 
     def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
@@ -293,7 +293,7 @@ class _Stream(Source):
         with _as_input(path), ipc.open_stream(path) as reader:
             self.schema = reader.schema
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         import pyarrow.ipc as ipc
 
@@ -307,7 +307,7 @@ class _Stream(Source):
                 k += 1
 
 
-class _Csv(Source):
+class _Csv(TableFile):
     """Text with a header; the recipe, where there is one, says of what type a column is."""
 
     def __init__(self, path: str, kinds: Mapping[str, str], check: Check) -> None:
@@ -393,7 +393,7 @@ class _Csv(Source):
             ),
         )
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         import pyarrow as pa
 
@@ -535,7 +535,7 @@ class _Csv(Source):
 
 
 @dataclass(frozen=True)
-class _Lines(Part):
+class _Lines(TableRows):
     """Rows of CSV."""
 
     line_of: Callable[[int], int]
@@ -545,10 +545,10 @@ class _Lines(Part):
         return f"{self.place}, line {self.line_of(self.first + row)}"
 
 
-class _Keyed(Source):
+class _Keyed(TableFile):
     """A file with columns of one value each, which its folders tell, after its own."""
 
-    def __init__(self, source: Source, keys: Mapping[str, str | None]) -> None:
+    def __init__(self, source: TableFile, keys: Mapping[str, str | None]) -> None:
         pa = arrow()
         twice = sorted(keys.keys() & set(source.schema.names))
         if twice:
@@ -567,7 +567,7 @@ class _Keyed(Source):
         """Return what the file takes."""
         return self._source.reading_bytes([name for name in names if name not in self._keys])
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         pa = arrow()
         own = [name for name in names if name not in self._keys]
@@ -580,7 +580,7 @@ class _Keyed(Source):
             yield replace(part, columns=columns)
 
 
-_READERS: tuple[tuple[bytes, type[Source]], ...] = (
+_READERS: tuple[tuple[bytes, type[TableFile]], ...] = (
     (b"PAR1", _Parquet),
     (b"ARROW1", _Ipc),
     (b"\xff\xff\xff\xff", _Stream),
@@ -645,7 +645,7 @@ def _keys_of(folder: str, path: str) -> dict[str, str | None]:
     return keys
 
 
-def open_source(file: Found, kinds: Mapping[str, str], check: Check = lambda *_: None) -> Source:
+def open_source(file: Found, kinds: Mapping[str, str], check: Check = lambda *_: None) -> TableFile:
     """Open a file, whose kind its first bytes tell.
 
     MemoryBudgetError is raised by `check`, before much memory is taken; InputError if the file is
@@ -697,7 +697,7 @@ def _csv_type(kind: str, inferred: Any = None) -> Any:
     return inferred if kind == "timestamp" else types.get(kind, pa.string())
 
 
-def _refuse_rounded(part: Part, whole: Collection[str]) -> None:
+def _refuse_rounded(part: TableRows, whole: Collection[str]) -> None:
     """Refuse integers in columns of integers of CSV that have no float64 of their own."""
     import pyarrow.compute as pc
 
@@ -719,11 +719,13 @@ def _columns(batch: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: batch.column(batch.schema.get_field_index(name)) for name in names}
 
 
-def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> Part:
-    return Part(place, first, _columns(batch, names), batch.num_rows, done)
+def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> TableRows:
+    return TableRows(place, first, _columns(batch, names), batch.num_rows, done)
 
 
-def _cut(place: str, batch: Any, names: Sequence[str], n_rows: int, done: int) -> Iterator[Part]:
+def _cut(
+    place: str, batch: Any, names: Sequence[str], n_rows: int, done: int
+) -> Iterator[TableRows]:
     for start in range(0, batch.num_rows, n_rows):
         yield _part(place, start + 1, batch.slice(start, n_rows), names, done)
 

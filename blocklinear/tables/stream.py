@@ -20,8 +20,8 @@ from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableMemory, arrow
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.sources import Source, WrongValue, find_files, open_source
-from blocklinear.tables.values import Floats, Part
+from blocklinear.tables.sources import TableFile, WrongValue, find_files, open_source
+from blocklinear.tables.values import Floats, TableRows
 
 _MOST_ROWS = 1 << 16
 _MUCH_BYTES = 128 << 20
@@ -43,7 +43,7 @@ def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
 class Encoded:
     """Rows of a part."""
 
-    part: Part
+    part: TableRows
     table: EncodedTable
     labels: NDArray[Any] | None  # shape (n_rows,)
     weights: Floats | None  # float64[n_rows]
@@ -62,7 +62,7 @@ class Tables:
     Attributes
     ----------
     paths : list of str       of the files
-    sources : list of Source  once they are open
+    sources : list of TableFile  once they are open
     bytes_total : int
     """
 
@@ -71,7 +71,7 @@ class Tables:
         self._memory, self._open_bytes = memory, 0
         self._files = find_files(inputs)
         self.paths = [file.path for file in self._files]
-        self.sources: list[Source] = []
+        self.sources: list[TableFile] = []
         self._before: list[os.stat_result] = []
         self._rows: list[int] = []
         self._kinds: dict[str, str] = {}
@@ -86,9 +86,9 @@ class Tables:
         categories : sequence of str        columns that are to be categories
         """
         kinds = dict.fromkeys(categories, "category")
-        return self.paths[0], open_source(self._files[0], kinds, self._check).schema
+        return self.paths[0], open_source(self._files[0], kinds, self._check_memory).schema
 
-    def _check(self, path: str, open_bytes: int, reading_bytes: int, n_columns: int) -> None:
+    def _check_memory(self, path: str, open_bytes: int, reading_bytes: int, n_columns: int) -> None:
         """Refuse a file that cannot be opened, with what would do to read it, too."""
         memory, before = self._memory, self._open_bytes
         if memory.lacking_bytes(before + open_bytes, 0) > 0:
@@ -127,7 +127,7 @@ class Tables:
         for file in self._files:
             with storage_errors(file.path, "read"):
                 self._before.append(os.stat(file.path))
-            source = open_source(file, kinds, self._check)
+            source = open_source(file, kinds, self._check_memory)
             self._open_bytes += source.open_bytes
             differences.look_at(file.path, source.schema, recipe, own)
             self.sources.append(source)
@@ -135,7 +135,7 @@ class Tables:
         differences.refuse(whose)
         self._rows = [0] * len(self.sources)
 
-    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, Part]]:
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, TableRows]]:
         """Yield parts of these columns, each with the position of its file."""
         spare = spare_bytes(self.bytes_for_rows(names))
         share = PARTS_BYTES // 2 if spare >= _MUCH_BYTES else PARTS_BYTES
@@ -193,8 +193,8 @@ class Tables:
         return read_ahead(rows())
 
     def _digested(
-        self, parts: Iterator[tuple[int, Part]], digested: bool
-    ) -> Iterator[tuple[int, Part]]:
+        self, parts: Iterator[tuple[int, TableRows]], digested: bool
+    ) -> Iterator[tuple[int, TableRows]]:
         """Yield parts, and digest their files as far as they were read: the page cache has that."""
         of, raw = -1, None
         buffer = memoryview(bytearray(READ_BYTES if digested else 0))

@@ -144,7 +144,7 @@ class RowReader:
             )
             try:
                 for slab, rows in parser:
-                    self._check(path, slab, rows, counts.lines)
+                    self._check_limits(path, slab, rows, counts.lines)
                     counts.add(rows, slab.cut)
                     finished = self._finished(slab, rows)
                     if finished is not None:
@@ -160,7 +160,7 @@ class RowReader:
             if not counts.final_newline:
                 self.notes.append(f"{path}: no newline at the end: the last line may be cut short")
 
-    def _check(self, path: str, slab: Slab, rows: Rows, lines_before: int) -> None:
+    def _check_limits(self, path: str, slab: Slab, rows: Rows, lines_before: int) -> None:
         if self._options.seeks_base:
             self._min_index = min(self._min_index, rows.min_index)
             self._max_index = max(self._max_index, rows.max_index)

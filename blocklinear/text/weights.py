@@ -43,7 +43,7 @@ class WeightReader:
         self._source = Source(path, options)
         self._path, self._whole = self._source.raw.path, options.require_final_newline
         self._pieces = slabs(self._source, PIECE_BYTES, PIECE_BYTES)
-        self._lines = self._read = 0
+        self._lines = self._n_read = 0
         self._cut = False
         self._waiting = np.empty(0)
         self.provenance: dict[str, Any] = {}
@@ -72,9 +72,9 @@ class WeightReader:
             self._waiting = found  # counted, and not wanted
         self.provenance = self._source.raw.finish()
         self.notes += self._source.notes
-        if self._read != n_rows:
+        if self._n_read != n_rows:
             raise InputError(
-                f"{self._path}: {counted(self._read, 'weight')}, but the input has "
+                f"{self._path}: {counted(self._n_read, 'weight')}, but the input has "
                 f"{counted(n_rows, 'row')}",
                 f"{_FIX}; rows that are skipped have one too",
             )
@@ -95,7 +95,7 @@ class WeightReader:
             return None
         weights = self._weights_of(slab)
         self._cut = slab.cut
-        self._read += len(weights)
+        self._n_read += len(weights)
         return weights
 
     def _weights_of(self, slab: Slab) -> Floats:

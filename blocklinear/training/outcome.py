@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear import __version__
-from blocklinear.classes import given_labels, shown
+from blocklinear.classes import code_text, given_labels
 from blocklinear.errors import BlocklinearError
 from blocklinear.events import Listener, MethodChosen, RunEnded, RunStarted, Warned
 from blocklinear.inputs.urls import shown_name
@@ -163,7 +163,7 @@ def warn_of_weights(
         return
     for label, _ in options.class_weights:
         if label not in labels:
-            listener(Warned(f"class {shown(label, store.named)} has a weight, but no rows"))
+            listener(Warned(f"class {code_text(label, store.named)} has a weight, but no rows"))
 
 
 def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _NOTHING = "has no checkpoint"
 
 
 @dataclass(frozen=True)
-class Column:
+class PreviousVector:
     """One weight vector of an earlier run."""
 
     alpha: AlphaOf  # returns that of some rows of one of its blocks, float64[n]
@@ -37,7 +37,7 @@ class Column:
     sign: float = 1.0  # -1 where `w` belongs to the other one of two classes
 
     @property
-    def opposite(self) -> "Column":
+    def opposite(self) -> "PreviousVector":
         """The same alpha as those of the model of the other class."""
         return replace(self, costs=self.costs[::-1], sign=-self.sign)
 
@@ -94,9 +94,9 @@ class Previous:
         self._is_sum = self.has_w and not self._switched and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
-        self.columns: dict[float | None, Column] = dict(self._columns(cost))
+        self.columns: dict[float | None, PreviousVector] = dict(self._columns(cost))
 
-    def _columns(self, cost: float) -> Iterator[tuple[float | None, Column]]:
+    def _columns(self, cost: float) -> Iterator[tuple[float | None, PreviousVector]]:
         """Yield the models of the cost nearest to one, by label; none that leaves out a fold."""
         state, together = self._state, self.course["solver"] == CRAMMER_SINGER
         labels, models, asked = state["labels"], state["models"], state["asked"]
@@ -112,7 +112,7 @@ class Previous:
                     continue
                 is_sum, costs = self._is_sum and number not in certified, self._costs[number]
                 own_alpha = partial(self._alpha, alpha, j)
-                column = Column(own_alpha, weights.get(number), is_sum, costs)
+                column = PreviousVector(own_alpha, weights.get(number), is_sum, costs)
                 yield label, column
                 if len(labels) == 2 and not together:  # both have the same alpha
                     yield next(other for other in labels if other != label), column.opposite

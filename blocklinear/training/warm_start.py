@@ -29,7 +29,7 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
 from blocklinear.training.permutations import block_order, by_turns
-from blocklinear.training.previous import Column, Previous, RowRange
+from blocklinear.training.previous import Previous, PreviousVector, RowRange
 from blocklinear.training.run import GroupRun
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
 class WarmPart(Start):
     """Weight vectors that start together."""
 
-    columns: list[tuple[int, Column]]  # those that start from something, by number, and from what
+    columns: list[tuple[int, PreviousVector]]  # those that start, by number
     bias: float  # value of the bias feature
     same_bias: bool  # whether it had that before
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     inputs = [*args.subjects, *([args.test] if args.test else [])]
     Output(args.output, inputs)  # refused before anything is read
-    history, model = _read(args.subjects)
+    history, model = _read_log_and_model(args.subjects)
     models = [] if history is None else _models_of(history)
     output = Output(args.output, [*inputs, *models])
     if model is None and history is not None:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(names: list[str]) -> "tuple[RunRecords | None, LinearModel | None]":
+def _read_log_and_model(names: list[str]) -> "tuple[RunRecords | None, LinearModel | None]":
     """Read a log, a model, or one of each, as their first bytes show."""
     from blocklinear.errors import InputError, UsageError, storage_errors
     from blocklinear.model.files import recognise

@@ -112,7 +112,7 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     ------
     RefusedArguments
     """
-    values, weights, files = _read(arguments, "scpeBnvw", "CRq", TRAIN_USAGE)
+    values, weights, files = _read_options(arguments, "scpeBnvw", "CRq", TRAIN_USAGE)
     if not 1 <= len(files) <= 2 or any(name.startswith("-") for name in files):
         late = len(files) > 1 and files[1].startswith("-")
         message = "options come before the training file" if late else ""
@@ -134,7 +134,7 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     tolerance = numbers.get("e", _TOLERANCES.get(solver, _DUAL_TOLERANCE))
     bias, regularized = numbers.get("B", -1.0), "R" not in values
     nu = numbers.get("n", 0.5)
-    _check(solver, cost, epsilon, tolerance, bias, regularized)
+    _check_values(solver, cost, epsilon, tolerance, bias, regularized)
     if folds is not None and solver == CRAMMER_SINGER:
         raise RefusedArguments("ERROR: -v with -s 4 is not available: use -s 3 or -s 1")
     if solver == ONE_CLASS:
@@ -167,7 +167,7 @@ def read_train(arguments: Sequence[str]) -> TrainArguments:
     )
 
 
-def _check(
+def _check_values(
     solver: int,
     cost: float,
     epsilon: float,
@@ -201,7 +201,7 @@ def read_predict(arguments: Sequence[str]) -> PredictArguments:
     ------
     RefusedArguments
     """
-    values, _, files = _read(arguments, "b", "q", PREDICT_USAGE, last="--")
+    values, _, files = _read_options(arguments, "b", "q", PREDICT_USAGE, last="--")
     if values.get("b", "0") not in ("0", "1"):
         raise RefusedArguments(f"-b {values['b']}: neither 0 nor 1", PREDICT_USAGE)
     if len(files) != 3:
@@ -209,7 +209,7 @@ def read_predict(arguments: Sequence[str]) -> PredictArguments:
     return PredictArguments(values.get("b") == "1", "q" in values, *files)
 
 
-def _read(
+def _read_options(
     arguments: Sequence[str], valued: str, flags: str, usage: str, last: str | None = None
 ) -> tuple[dict[str, str], list[tuple[float, float]], list[str]]:
     """Return the options by their letter, the weights of classes, and the files.

@@ -89,11 +89,11 @@ class RoundAlpha:
         for part, of_part in enumerate(self.parts):
             places = [place for place, block in enumerate(of_part) if block in blocks]
             if places:
-                pairs = self._read(part, places).items()
+                pairs = self._read_alpha(part, places).items()
                 found |= {of_part[k]: stepped(old, new, steps) for k, (old, new) in pairs}
         return [found[block] for block in blocks]
 
-    def _read(self, part: int, places: Sequence[int]) -> dict[int, Floats]:
+    def _read_alpha(self, part: int, places: Sequence[int]) -> dict[int, Floats]:
         """Return alpha of some blocks of a part, float64[2, rows, n_models], by their places."""
         path, head = self._path(part), self._head(part)
         sizes = [self.rows[block] for block in self.parts[part]]
