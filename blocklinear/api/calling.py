@@ -25,12 +25,12 @@ def takes(*kinds: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def with_signature(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        taken = {p.name for p in own}
+        args = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        names = {p.name for p in args}
         for name in dict.fromkeys(name for kind in kinds for name in names_of(kind)):
-            if name not in taken and name not in ("text", *ALIASES):
-                own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_UNSET))
-        function.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+            if name not in names and name not in ("text", *ALIASES):
+                args.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_UNSET))
+        function.__signature__ = signature.replace(parameters=args)  # type: ignore[attr-defined]
         return function
 
     return with_signature
@@ -62,13 +62,13 @@ def options_of(
     if options is not None:
         check_options(options, kind)
     base: Any = kind if options is None else options  # what follows from others is not set yet
-    own = {field.name for field in dataclasses.fields(base)}
+    names = {field.name for field in dataclasses.fields(base)}
     inner: Any = getattr(kind() if options is None else options, "text", None)
     known = names_of(kind) + ([] if inner is None else names_of(TextOptions))
     refuse_unknown(settings, known, f"{name}()")
     changes = translated(settings)
-    of_text = {key: value for key, value in changes.items() if key not in own}
-    changes = {key: value for key, value in changes.items() if key in own}
+    of_text = {key: value for key, value in changes.items() if key not in names}
+    changes = {key: value for key, value in changes.items() if key in names}
     if of_text:
         inner = changes.get("text", inner)
         changes["text"] = dataclasses.replace(inner, **of_text)
@@ -85,12 +85,12 @@ def telling(
     """Yield a listener: that of the caller, or one that warns; with a progress bar if `verbose`."""
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(ProgressBar(goal)) if verbose else None
-        own = _warn if listener is None else listener
+        heard = _warn if listener is None else listener
 
         def tell(event: Event) -> None:
             if bar is not None:
                 bar(event)
-            own(event)
+            heard(event)
 
         yield tell
 
@@ -104,7 +104,7 @@ def _warn(event: Event) -> None:
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Give a warning at the line that called the package."""
     level, frame = 1, sys._getframe()
-    own = "blocklinear.", "contextlib"  # which enters the generators of `with`
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(own):
+    internal = "blocklinear.", "contextlib"  # which enters the generators of `with`
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(internal):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -148,18 +148,18 @@ def predict(
         decisions = found.decision_function(rows).reshape(-1, found.n_columns)
         return predicted(found, decisions, decision=decision, probability=probability)
     inputs = [os.fspath(path) for path in path_list(rows)]
-    how = options_of(TextOptions, options, settings, "predict")
+    text = options_of(TextOptions, options, settings, "predict")
     if output is not None:
         with telling(listener, verbose) as tell:
             return predict_stream(
-                found, inputs, output, text_options=how, decision=decision,
+                found, inputs, output, text_options=text, decision=decision,
                 positive=found.code_of(positive), probability=probability, strict=strict,
                 classes=report, listener=tell,
             )  # fmt: skip
     if report or positive is not None:
         raise UsageError("a report is made where predictions are written", "give output")
     return predict_text(
-        found, inputs, text_options=how, decision=decision, probability=probability, strict=strict
+        found, inputs, text_options=text, decision=decision, probability=probability, strict=strict
     )
 
 
@@ -234,10 +234,10 @@ def evaluate(
     if y is not None:
         raise UsageError("y is given for text, which has labels of its own", "leave it out")
     inputs = [os.fspath(path) for path in path_list(rows)]
-    how = options_of(TextOptions, options, settings, "evaluate")
+    text = options_of(TextOptions, options, settings, "evaluate")
     with telling(listener, verbose) as tell:
         return evaluate_text(
-            found, inputs, text_options=how, positive=found.code_of(positive), listener=tell
+            found, inputs, text_options=text, positive=found.code_of(positive), listener=tell
         )
 
 

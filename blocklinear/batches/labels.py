@@ -40,9 +40,9 @@ class LabelCoder:
     def __init__(self, classes: Mapping[float, Class], labels: Iterable[float] = ()) -> None:
         self._codes: dict[Class, float] = {name: code for code, name in classes.items()}
         self._is_text = any(isinstance(name, str) for name in classes.values())
-        own = set(labels) - classes.keys()
-        self._has_numbers = bool(own)
-        self._has_large = any(abs(label) > OWN for label in own)
+        uncoded = set(labels) - classes.keys()
+        self._has_numbers = bool(uncoded)
+        self._has_large = any(abs(label) > OWN for label in uncoded)
 
     @property
     def classes(self) -> dict[float, Class]:

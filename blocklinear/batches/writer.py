@@ -341,8 +341,8 @@ class _OldStore:
     def opened(self) -> Iterator[None]:
         with changing(self._given) as self._old:
             manifest = self._old.manifest
-            how = _of_batches(split_options(manifest, self._options, sha256=False))
-            self._how = replace(how, batch=batch_name(manifest, self._options.batch))
+            options = _of_batches(split_options(manifest, self._options, sha256=False))
+            self._how = replace(options, batch=batch_name(manifest, self._options.batch))
             with new_blocks(self._old) as self._first:
                 yield
 

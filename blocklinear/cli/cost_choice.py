@@ -89,8 +89,8 @@ def best_on(
 
             score = evaluate_tables(model, [source], options=TextOptions(**text)).score
         else:
-            how = TextOptions(**text)
-            score = predict_stream(model, [source], os.devnull, text_options=how).score
+            text_options = TextOptions(**text)
+            score = predict_stream(model, [source], os.devnull, text_options=text_options).score
         text_of_score = score.summary().replace("\n", ", ")
         print(f"C {format_number(model.metadata['C'])}: {text_of_score}", file=results)
         ranked.append((score.rank_value, model))

@@ -124,9 +124,9 @@ class _Assembly:
                 start += 1
 
     def _flush(self, b: int) -> None:
-        taken = self._arena.take(b)
-        if taken is not None:
-            self._write(taken[1], taken[0])
+        gathered = self._arena.take(b)
+        if gathered is not None:
+            self._write(gathered[1], gathered[0])
 
     def finish(self, kept_empty: bool) -> BlockReport | None:
         """Write what is left, and give the block its place in the store, if there is any."""

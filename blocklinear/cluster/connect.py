@@ -274,17 +274,17 @@ def check_versions(client: Any) -> None:
     import blocklinear
 
     for module in (blocklinear, numba, numpy):
-        own, name = module.__version__, module.__name__
+        version, name = module.__version__, module.__name__
         try:
             found = client.run(getattr, module, "__version__", on_error="return")
         except (OSError, TimeoutError, CancelledError) as error:
             raise _no_answer(error) from error
         for address, there in sorted(found.items()):
-            if there == own or isinstance(there, OSError | CancelledError):  # or it has died
+            if there == version or isinstance(there, OSError | CancelledError):  # or it has died
                 continue
             has = f"{name} {there}" if isinstance(there, str) else f"no {name} ({there})"
             raise ClusterError(
-                f"worker {address} has {has}, and this process {name} {own}",
+                f"worker {address} has {has}, and this process {name} {version}",
                 "install the same versions of blocklinear, numba and numpy everywhere",
             )
 

@@ -112,7 +112,7 @@ class Round:
     @property
     def columns(self) -> list[int]:
         """The models of the columns of alpha in the next round."""
-        return [number for some in self.trained for number in some]
+        return [number for part in self.trained for number in part]
 
 
 @dataclass(frozen=True)

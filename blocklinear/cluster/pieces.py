@@ -95,10 +95,10 @@ class PieceWriter:
         return np.array(self._pieces, np.int64).reshape(-1, 6)
 
     def _flush(self, b: int) -> None:
-        taken = self._arena.take(b)
-        if taken is not None:
-            self._write(b, taken[1])
-            self._arena.give_back(taken[0])
+        gathered = self._arena.take(b)
+        if gathered is not None:
+            self._write(b, gathered[1])
+            self._arena.give_back(gathered[0])
 
     def _write(self, b: int, chunk: Chunk) -> None:
         mantissa, exponent = _narrow(chunk.mantissa), _SEVERAL
@@ -120,7 +120,7 @@ def _narrow(numbers: NDArray[np.int64]) -> NDArray[Any]:
     """Return numbers in the narrowest type that holds all of them."""
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     limits = ((kind, np.iinfo(kind)) for kind in _WIDTHS)
-    kind = next(kind for kind, of in limits if of.min <= least and most <= of.max)
+    kind = next(kind for kind, limit in limits if limit.min <= least and most <= limit.max)
     return numbers.astype(kind, copy=False)
 
 

@@ -160,11 +160,11 @@ class _RangeReader:
         with scratch_file(names[0]) as rows, scratch_file(names[1]) as entries:
             writer = PieceWriter(rows, job.options.seed, job.slots, job.piece_entries, first_row)
             try:
-                for some in self._reader:
-                    lengths = np.diff(some.indptr).astype(np.uint32)
+                for parsed in self._reader:
+                    lengths = np.diff(parsed.indptr).astype(np.uint32)
                     write_all(entries, bytes_of(lengths))
-                    self._count(some)
-                    for numbered in self._numbered(some):
+                    self._count(parsed)
+                    for numbered in self._numbered(parsed):
                         writer.append(numbered)
             except BlocklinearError as caught:
                 error = caught

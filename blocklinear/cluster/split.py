@@ -208,7 +208,7 @@ class _TextRange:
 
     number: int
     extent: Extent
-    of: _Input
+    input: _Input
     counting: Task | None = None
     reading: Task | None = None
     n_rows: int = 0
@@ -283,11 +283,11 @@ class _Split:
         """Have rows of the next range counted, if few are; return whether that is so."""
         if self._failed or len(self._counting) + len(self._reading) >= 2 * self._n_ahead:
             return False
-        some = next(coming, None)
-        if some is None:
+        text_range = next(coming, None)
+        if text_range is None:
             return False
-        some.counting = self._submit(_THEN, ranges.count, some.extent)
-        self._counting.append(some)
+        text_range.counting = self._submit(_THEN, ranges.count, text_range.extent)
+        self._counting.append(text_range)
         return True
 
     def _submit(self, priority: int, function: Callable[..., Any], *arguments: Any) -> Task:
@@ -313,37 +313,37 @@ class _Split:
     def _ranges(self) -> Iterator[_TextRange]:
         """Yield all ranges in order; compressed files are one each."""
         number = 0
-        for of in self._inputs:
-            with Source(of.extent.path, self._options.text, of.extent) as source:
+        for text_input in self._inputs:
+            with Source(text_input.extent.path, self._options.text, text_input.extent) as source:
                 plain = source.kind == "plain"
-            parts = cut(of.extent, RANGE_BYTES) if plain else [of.extent]
-            of.left = len(parts)
+            parts = cut(text_input.extent, RANGE_BYTES) if plain else [text_input.extent]
+            text_input.left = len(parts)
             if len(parts) > 1:
-                of.file = self._submit(_THEN, ranges.digest, of.extent)
+                text_input.file = self._submit(_THEN, ranges.digest, text_input.extent)
             for extent in parts:
-                yield _TextRange(number, extent, of)
+                yield _TextRange(number, extent, text_input)
                 number += 1
 
     def _read_next(self) -> bool:
         """Have the next range read, once it is known which rows it has."""
         if len(self._reading) >= self._n_ahead or not self._counting:
             return False
-        some = self._counting[0]
-        counting, of, first_row = some.counting, some.of, self._counted_rows
+        text_range = self._counting[0]
+        counting, text_input, first_row = text_range.counting, text_range.input, self._counted_rows
         if counting is None or not counting.ended():
             return False
         self._counting.popleft()
-        some.reading = self._submit(
-            _LAST, ranges.read, some.number, some.extent, of.lines, first_row
+        text_range.reading = self._submit(
+            _LAST, ranges.read, text_range.number, text_range.extent, text_input.lines, first_row
         )
-        self._reading.append(some)
+        self._reading.append(text_range)
         if counting.failed:  # reading it is going to say what is wrong, and where
             self._failed = counting
             self._counting.clear()
             return True
-        n_lines, some.n_rows = counting.result()
-        of.lines += n_lines
-        self._counted_rows += some.n_rows
+        n_lines, text_range.n_rows = counting.result()
+        text_input.lines += n_lines
+        self._counted_rows += text_range.n_rows
         return True
 
     def _take_next(self) -> bool:
@@ -351,36 +351,38 @@ class _Split:
         reading = self._reading[0].reading if self._reading else None
         if reading is None or not reading.ended():
             return False
-        some = self._reading.popleft()
-        self._take(some, reading.result())
+        text_range = self._reading.popleft()
+        self._take(text_range, reading.result())
         return True
 
-    def _take(self, some: _TextRange, report: RangeReport) -> None:
-        of, some.report = some.of, report
+    def _take(self, text_range: _TextRange, report: RangeReport) -> None:
+        text_input, text_range.report = text_range.input, report
         self._take_skipped(report.skipped)
         if report.error is not None:
             raise report.error
         if self._failed and not self._reading:
             self._failed.result()
-        if report.n_rows != some.n_rows:
-            raise StorageError(f"{of.extent.name}: the file changed meanwhile", "split it again")
-        self._check_features(some)
-        self._number(some)
-        of.counts.follow(report.counts)
-        of.file = report.file or of.file
+        if report.n_rows != text_range.n_rows:
+            raise StorageError(
+                f"{text_input.extent.name}: the file changed meanwhile", "split it again"
+            )
+        self._check_features(text_range)
+        self._number(text_range)
+        text_input.counts.follow(report.counts)
+        text_input.file = report.file or text_input.file
         self._notes += report.notes
         if report.labels is None:
             self._labels.labels = None
         else:
             self._labels.note(np.array(report.labels))
         self._n_rows, self._nnz = self._n_rows + report.n_rows, self._nnz + report.nnz
-        self._bytes += some.extent.stop - some.extent.start
-        some.stop_row = self._n_rows
-        self._kept.append(some)
+        self._bytes += text_range.extent.stop - text_range.extent.start
+        text_range.stop_row = self._n_rows
+        self._kept.append(text_range)
         total = sum(one.extent.size for one in self._inputs)
         self._listener(SplitProgress(self._bytes, total, self._n_rows, self._nnz))
         if self._generations is not None:
-            self._follow(self._generations, some)
+            self._follow(self._generations, text_range)
 
     def _take_skipped(self, errors: Sequence[InputFormatError]) -> None:
         for error in errors:
@@ -389,34 +391,34 @@ class _Split:
             self._n_skipped += 1
             self._skipped.add(error)
 
-    def _check_features(self, some: _TextRange) -> None:
+    def _check_features(self, text_range: _TextRange) -> None:
         """Refuse an index that is too large only since features begin at 0 in earlier ranges."""
-        report, text = some.report, self._options.text
+        report, text = text_range.report, self._options.text
         self._index_base = min(self._index_base, report.index_base)
         self._max_index = max(self._max_index, report.max_index)
         n_features = self._max_index - self._index_base + 1
         if text.seeks_base and n_features > text.feature_limit:
             allowed = replace(text, max_features=text.feature_limit)
-            raise too_many_features(some.extent.name, self._max_index, n_features, allowed)
+            raise too_many_features(text_range.extent.name, self._max_index, n_features, allowed)
 
-    def _number(self, some: _TextRange) -> None:
+    def _number(self, text_range: _TextRange) -> None:
         """Give numbers to the features of a range, and tell those who write its rows."""
         if self._numbering is None:
             return
-        folder, number = self._job.shuffle, some.number
-        numbers = read_column(folder, number, "features", some.report.n_features)
+        folder, number = self._job.shuffle, text_range.number
+        numbers = read_column(folder, number, "features", text_range.report.n_features)
         self._numbering.extend(numbers)
         numbers += 1
         with scratch_file(path_of(folder, number, "numbers")) as stream:
             write_all(stream, bytes_of(numbers))
         remove_files([path_of(folder, number, "features")])
 
-    def _follow(self, generations: Generations, some: _TextRange) -> None:
+    def _follow(self, generations: Generations, text_range: _TextRange) -> None:
         """Have the blocks written that are complete with a range."""
-        report, labels = some.report, self._labels.labels
+        report, labels = text_range.report, self._labels.labels
 
         def lengths() -> NDArray[np.uint32]:
-            return read_column(self._job.shuffle, some.number, "entries", report.n_rows)
+            return read_column(self._job.shuffle, text_range.number, "entries", report.n_rows)
 
         for block in generations.take(report.n_rows, report.nnz, lengths, len(labels or ())):
             self._write(block)
@@ -429,19 +431,19 @@ class _Split:
             total = float(decoded_bytes(self._n_rows, self._nnz))
             self._plan = make_plan(self._options, total)
             self._generations = Generations(self._plan)
-            for some in self._kept:
-                self._follow(self._generations, some)
+            for text_range in self._kept:
+                self._follow(self._generations, text_range)
         for block in self._generations.end():
             self._write(block)
 
     def _write(self, block: NewBlock) -> None:
-        here = [
-            some
-            for some in self._kept
-            if block.first_row < some.stop_row
-            and some.stop_row - some.report.n_rows < block.stop_row
+        overlapping = [
+            text_range
+            for text_range in self._kept
+            if block.first_row < text_range.stop_row
+            and text_range.stop_row - text_range.report.n_rows < block.stop_row
         ]
-        slots = [[_share(some, slot) for some in here] for slot in block.slots]
+        slots = [[_share(text_range, slot) for text_range in overlapping] for slot in block.slots]
         task = self._submit(
             _FIRST, assembly.assemble, block.number, slots, block.first_row, block.stop_row,
             self._labels.labels is not None, not self._plan.block_bytes,
@@ -469,16 +471,16 @@ class _Split:
 
     def _batch(self) -> Batch:
         options, sources = self._options, []
-        for of in self._inputs:
-            file = of.file
+        for text_input in self._inputs:
+            file = text_input.file
             if isinstance(file, Task):
                 while not file.ended():
                     self._tasks.wait()
                 file = file.result()
             assert file is not None
-            sources.append(of.counts.record(dict(file)))
-            self._limits.check_digest(of.extent.name, sources[-1]["sha256"])
-        names = [of.extent.name for of in self._inputs]
+            sources.append(text_input.counts.record(dict(file)))
+            self._limits.check_digest(text_input.extent.name, sources[-1]["sha256"])
+        names = [text_input.extent.name for text_input in self._inputs]
         self._limits.check_rows(names, self._n_rows + self._n_skipped)
         for note in self._notes:
             self._listener(Warned(note))
@@ -497,6 +499,6 @@ class _Split:
         return batch_of(written, features, base, sources, None, options, self._listener)
 
 
-def _share(some: _TextRange, slot: int) -> Share:
-    pieces = some.report.pieces
-    return Share(some.number, some.report.n_features, pieces[pieces[:, SLOT] == slot])
+def _share(text_range: _TextRange, slot: int) -> Share:
+    pieces = text_range.report.pieces
+    return Share(text_range.number, text_range.report.n_features, pieces[pieces[:, SLOT] == slot])

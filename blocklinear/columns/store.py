@@ -147,10 +147,10 @@ class ColumnStore:
         if wanted is None:
             return _Chosen(block, table, np.arange(len(table.entries)))
         record = self.blocks[block]
-        some = np.logical_or.reduceat(
+        has_wanted = np.logical_or.reduceat(
             wanted[record.first : record.stop], table.starts[:-1] - record.first
         )
-        return _Chosen(block, table, np.flatnonzero(some))
+        return _Chosen(block, table, np.flatnonzero(has_wanted))
 
     def _table(self, block: int) -> "_ChunkTable":
         from blocklinear.store.blocks import read_table

@@ -368,9 +368,9 @@ class _Transposition:
         return _DecimalRows(numbers, lengths, buffers.indices, mantissa, exponent, scale)
 
     def _noted(self, rows: Iterable[_DecimalRows]) -> Iterator[_DecimalRows]:
-        for some in rows:
-            self._note([(some.numbers, some.scale)])
-            yield some
+        for piece in rows:
+            self._note([(piece.numbers, piece.scale)])
+            yield piece
 
     def _note(self, scales: Iterable[tuple[NDArray[np.int64], NDArray[np.float64] | None]]) -> None:
         """Keep what rows are divided by."""
@@ -402,18 +402,18 @@ class _Transposition:
         exponent = np.empty(part.nnz, np.uint8)
         with self._lanes(part) as lanes:
             under_way: deque[list[Future[None]]] = deque()
-            for some in rows:
+            for piece in rows:
                 under_way.append(
                     [
                         lane.submit(
-                            kernels.scatter, some.lengths, some.numbers, some.indices,
-                            some.mantissa, some.exponent, low, high, part.low, at, column_rows,
+                            kernels.scatter, piece.lengths, piece.numbers, piece.indices,
+                            piece.mantissa, piece.exponent, low, high, part.low, at, column_rows,
                             mantissa, exponent,
                         )
                         for lane, low, high in lanes
                     ]
                 )  # fmt: skip
-                self._progress(len(some.indices))
+                self._progress(len(piece.indices))
                 if len(under_way) > 1:
                     _wait(under_way.popleft())
             for jobs in under_way:
@@ -471,31 +471,31 @@ class _Distributor:
         list[tuple[NDArray[np.int64], NDArray[np.float64] | None]],
     ]:
         """Return for each bucket an encoded chunk, its rows and entries; and the rows' scales."""
-        some = list(parts)
-        scales = [(part.numbers, part.scale) for part in some]
+        decimals = list(parts)
+        scales = [(part.numbers, part.scale) for part in decimals]
         numbers, lengths, indices, exponent = (
-            np.concatenate([getattr(part, name) for part in some])
+            np.concatenate([getattr(part, name) for part in decimals])
             for name in ("numbers", "lengths", "indices", "exponent")
         )
-        mantissa = np.concatenate([part.mantissa.astype(np.int64) for part in some])
+        mantissa = np.concatenate([part.mantissa.astype(np.int64) for part in decimals])
         stops = np.cumsum(lengths)
-        cursors, taken = stops - lengths, np.empty(len(lengths), np.int64)
+        cursors, count = stops - lengths, np.empty(len(lengths), np.int64)
         room = np.empty_like(indices), np.empty_like(mantissa), np.empty_like(exponent)
         pieces: list[tuple[bytes, int, int] | None] = []
         for high in self._ends:
             n = int(
-                kernels.take_range(stops, indices, mantissa, exponent, high, cursors, taken, *room)
+                kernels.take_range(stops, indices, mantissa, exponent, high, cursors, count, *room)
             )
             if n == 0:
                 pieces.append(None)
                 continue
-            here = np.flatnonzero(taken)
+            rows = np.flatnonzero(count)
             chunk = codec.Chunk(
-                numbers[here], taken[here], np.zeros(len(here), np.int64),
-                np.zeros(len(here), np.uint8), *(part[:n] for part in room),
+                numbers[rows], count[rows], np.zeros(len(rows), np.int64),
+                np.zeros(len(rows), np.uint8), *(part[:n] for part in room),
             )  # fmt: skip
             encoded = b"".join(codec.encode_parts(chunk, None, as_given=True))
-            pieces.append((encoded, len(here), n))
+            pieces.append((encoded, len(rows), n))
         return pieces, scales
 
 

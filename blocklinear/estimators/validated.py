@@ -161,11 +161,11 @@ def _folds(splits: list[tuple[Any, Any]], n_rows: int) -> NDArray[np.int32]:
     for k, (_, test) in enumerate(splits):
         folds[test] = k
     for k, (train, test) in enumerate(splits):
-        own = folds == k
+        in_fold = folds == k
         if (
             (folds < 0).any()
-            or own.sum() != len(test)
-            or own[train].any()
+            or in_fold.sum() != len(test)
+            or in_fold[train].any()
             or (len(np.unique(train)) + len(test) != n_rows)
         ):
             raise ValueError(

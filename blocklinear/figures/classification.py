@@ -150,9 +150,9 @@ def _legend(ax: "Axes", where: Any, below: bool) -> None:
 
 def _draw_lines(ax: "Axes", lines: Sequence[Line], steps: bool) -> None:
     for number, (name, fact, x, y) in enumerate(lines):
-        some = list(canvas.thinned(len(x), _MOST_POINTS))
+        places = list(canvas.thinned(len(x), _MOST_POINTS))
         ax.plot(
-            np.asarray(x)[some], np.asarray(y)[some], label=f"{canvas.plain(name, 24)}: {fact}",
+            np.asarray(x)[places], np.asarray(y)[places], label=f"{canvas.plain(name, 24)}: {fact}",
             color=canvas.colour(number), linewidth=1.5,
             drawstyle="steps-pre" if steps and len(x) <= _MOST_POINTS else "default",
         )  # fmt: skip

@@ -47,7 +47,7 @@ def add(
             )
         seen = _Seen(old.manifest, options.allow_duplicate)
         check_weights(old.manifest, options.weights is not None, "--weights")
-        how = split_options(old.manifest, options, "sha256" in seen.digests)
+        new_rows = split_options(old.manifest, options, "sha256" in seen.digests)
         present = _Present(old, options)
         if present.look_at(inputs, seen.digests, listener):
             return old
@@ -56,7 +56,7 @@ def add(
         name = batch_name(old.manifest, None if present.is_taken else options.batch)
         try:
             with new_blocks(old) as first, _list_of_skipped(old, name):
-                named = replace(how, batch=name)
+                named = replace(new_rows, batch=name)
                 return _write(old, inputs, named, seen, present, first, listener)
         except _FoundError as found:
             listener(BatchPresent(found.batch))
@@ -157,15 +157,15 @@ def _is_same(known: dict[str, Any], file: dict[str, Any]) -> bool:
 def _write(
     old: BlockStore,
     inputs: Paths,
-    how: SplitOptions,
+    options: SplitOptions,
     seen: "_Seen",
     present: _Present,
     first: int,
     listener: Listener,
 ) -> BlockStore:
     """Read the inputs into blocks from number `first` on, and commit them."""
-    plan = make_plan(how, total_bytes(inputs, how), usual_bytes(old.manifest.blocks))
-    batch = read_batch(inputs, ingest_into(old, how, plan, first, listener))
+    plan = make_plan(options, total_bytes(inputs, options), usual_bytes(old.manifest.blocks))
+    batch = read_batch(inputs, ingest_into(old, options, plan, first, listener))
     present.check(_files_of(batch.entry()))
     for source in batch.sources:
         for digest in seen.digests:
@@ -175,16 +175,17 @@ def _write(
 
 
 def ingest_into(
-    old: BlockStore, how: SplitOptions, plan: Plan, first: int, listener: Listener
+    old: BlockStore, options: SplitOptions, plan: Plan, first: int, listener: Listener
 ) -> Ingestion:
     """Return what takes in the rows of a further batch, in blocks from number `first` on."""
     m, numbering = old.manifest, None
     if m.renumbered:
         known = read_features(old.folder, m)
-        numbering = Numbering(how.text, known)
+        numbering = Numbering(options.text, known)
         del known  # it is used up
     return Ingestion(
-        old.blocks_folder, plan, how, listener, m.next_row, first, m.labels, m.features, numbering,
+        old.blocks_folder, plan, options, listener, m.next_row, first, m.labels, m.features,
+        numbering,
     )  # fmt: skip
 
 
@@ -229,13 +230,13 @@ def _relabelled(blocks: list[BlockRecord], labels: list[float] | None) -> list[B
 
 def batch_name(manifest: Manifest, asked: str | None) -> str:
     """Return the name of a further batch: the one asked for, or one that is numbered."""
-    taken = {batch["name"] for batch in manifest.batches}
-    if asked in taken:
+    names = {batch["name"] for batch in manifest.batches}
+    if asked in names:
         raise UsageError(f"there is a batch {asked} already", "choose another name for --batch")
     if asked is not None:
         return asked
-    taken |= {block.batch for block in manifest.removed}
-    numbers = [int(name[1:]) for name in taken if re.fullmatch("b[0-9]{1,9}", name)]
+    names |= {block.batch for block in manifest.removed}
+    numbers = [int(name[1:]) for name in names if re.fullmatch("b[0-9]{1,9}", name)]
     return f"b{max([1, *numbers]) + 1}"
 
 

@@ -68,9 +68,9 @@ class LabelCounts:
         if not len(self.labels):
             return [0] * len(table), [0.0] * len(table)
         places = np.searchsorted(self.labels, table).clip(max=len(self.labels) - 1)
-        here = self.labels[places] == table
+        has_rows = self.labels[places] == table
         rows, weights = self.rows[places], self.weights[places]
-        return np.where(here, rows, 0).tolist(), np.where(here, weights, 0.0).tolist()
+        return np.where(has_rows, rows, 0).tolist(), np.where(has_rows, weights, 0.0).tolist()
 
 
 class LabelTable:

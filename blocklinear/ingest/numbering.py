@@ -133,8 +133,8 @@ def _table_bytes(indices: Indices) -> int:
     """Return what the table of features of such indices takes."""
     pages = np.zeros((_stop(indices) >> features.PAGE_BITS) + 1, np.bool_)
     for start in range(0, len(indices), _INDICES_AT_A_TIME):
-        some = indices[start : start + _INDICES_AT_A_TIME]
-        pages[some >> np.uint32(features.PAGE_BITS)] = True
+        piece = indices[start : start + _INDICES_AT_A_TIME]
+        pages[piece >> np.uint32(features.PAGE_BITS)] = True
     return int(np.count_nonzero(pages)) * _PAGE_BYTES
 
 
@@ -170,9 +170,9 @@ class Numbering:
         self._n_rows = self._nnz = 0
         self.n_known = 0 if known is None else len(known)
         indices, capacity = _NONE if known is None else known, map_bytes(text.memory_bytes)
-        taken = _table_bytes(indices)
-        if taken > capacity:
-            raise self._too_large(self.n_known, taken)
+        needed_bytes = _table_bytes(indices)
+        if needed_bytes > capacity:
+            raise self._too_large(self.n_known, needed_bytes)
         self._table = NumberTable(indices, max(text.index_stop, _stop(indices)), capacity)
 
     def __len__(self) -> int:
@@ -250,16 +250,16 @@ class Numbering:
         try:
             self._table.extend(indices, chosen)
         except TableFullError:
-            taken = map_bytes(self._text.memory_bytes)
-            raise self._too_large(len(self), taken, 2 * taken) from None
+            capacity = map_bytes(self._text.memory_bytes)
+            raise self._too_large(len(self), capacity, 2 * capacity) from None
 
-    def _too_large(self, n_features: int, taken: int, wanted: int = 0) -> MemoryBudgetError:
+    def _too_large(self, n_features: int, needed: int, wanted: int = 0) -> MemoryBudgetError:
         """Return what says that a table takes too much, and a budget that holds `wanted` of it.
 
         It also names the budget that holds whatever follows, which is the only one for hashes: they
         are in all parts of the table.
         """
-        least = PROCESS_BYTES + max(taken, wanted) / MAP_SHARE
+        least = PROCESS_BYTES + max(needed, wanted) / MAP_SHARE
         said, fits_all = "all that" if wanted else "more than", _budget_of_all(self._text)
         all_held = "holds the numbers of all features that there may be"
         advice = f"{enough(fits_all)}, which {all_held}"
@@ -267,7 +267,7 @@ class Numbering:
             follow = "as rows that follow may have other features"
             advice = f"{enough(least)} or more, {follow}: {enough(fits_all)} {all_held}"
         return MemoryBudgetError(
-            f"after {n_features} features the table of their numbers takes {format_size(taken)}, "
+            f"after {n_features} features the table of their numbers takes {format_size(needed)}, "
             f"{said} the budget of {exact_size(self._text.memory_bytes)} leaves for it next to the "
             f"program, which takes {format_size(PROCESS_BYTES)}, and the rows on their way",
             f"give --memory {advice}; or split with --hash-bits, or fewer of them",

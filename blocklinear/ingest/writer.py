@@ -394,9 +394,9 @@ class BatchWriter:
 
     def _flush(self, b: int) -> None:
         """Send what block `b` has gathered to be encoded."""
-        taken = self._arena.take(b)
-        if taken is not None:
-            self._encode(b, taken[1], taken[0])
+        gathered = self._arena.take(b)
+        if gathered is not None:
+            self._encode(b, gathered[1], gathered[0])
 
     def _encode(self, b: int, chunk: codec.Chunk, slot: int | None = None) -> None:
         block = self._open[b]

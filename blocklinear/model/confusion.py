@@ -101,7 +101,7 @@ class Confusion:
     def _occurring(self) -> list[dict[str, float]]:
         """Return the classes that have rows or predictions, as `classes` does."""
         numbers = {number for pair in self._counts for number in pair}
-        return [own for k, own in enumerate(self.classes()) if k in numbers]
+        return [metrics for k, metrics in enumerate(self.classes()) if k in numbers]
 
     def means(self) -> dict[str, float]:
         """Return the means of precision, recall and F1 over the classes that occur.
@@ -110,7 +110,7 @@ class Confusion:
         """
         found = self._occurring()
         return {
-            name: math.fsum(own[name] for own in found) / len(found) if found else math.nan
+            name: math.fsum(metrics[name] for metrics in found) / len(found) if found else math.nan
             for name in _SHARES
         }
 
@@ -137,9 +137,9 @@ class Confusion:
         given = given_labels(self.labels, self._given)
         names = [*given, None]
         positive = None if self.positive is None else given[self.labels.index(self.positive)]
-        classes: list[dict[str, Any]] = [dict(own) for own in self.classes()]
-        for own, label in zip(classes, given, strict=True):
-            own["label"] = label
+        classes: list[dict[str, Any]] = [dict(metrics) for metrics in self.classes()]
+        for metrics, label in zip(classes, given, strict=True):
+            metrics["label"] = label
         pairs = sorted(self._counts.items())
         confusion = [[names[label], names[chosen], count] for (label, chosen), count in pairs]
         return {
@@ -189,9 +189,9 @@ class Confusion:
         found, names = self.classes(), [code_text(label, self._given) for label in self.labels]
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
-        for name, own in zip(names, found, strict=True):
-            shares = " ".join(f"{own[share]:10.6g}" for share in _SHARES)
-            lines.append(f"{name:>{width}} {shares} {own['rows']:>10}")
+        for name, metrics in zip(names, found, strict=True):
+            shares = " ".join(f"{metrics[share]:10.6g}" for share in _SHARES)
+            lines.append(f"{name:>{width}} {shares} {metrics['rows']:>10}")
         means = self.means().values()
         rows = sum(self._counts.values())
         lines.append(

@@ -530,9 +530,9 @@ def _calibration(shares: Floats, hits: npt.NDArray[np.bool_], bins: int) -> Cali
     shares, hits = shares[finite], hits[finite]
     place = np.minimum((shares * bins).astype(np.int64), bins - 1)
     rows = np.bincount(place, minlength=bins)
-    some = np.flatnonzero(rows)
-    predicted = np.bincount(place, shares, bins)[some] / rows[some]
-    observed = np.bincount(place, hits, bins)[some] / rows[some]
-    away = float((np.abs(predicted - observed) * rows[some]).sum())
+    filled = np.flatnonzero(rows)
+    predicted = np.bincount(place, shares, bins)[filled] / rows[filled]
+    observed = np.bincount(place, hits, bins)[filled] / rows[filled]
+    away = float((np.abs(predicted - observed) * rows[filled]).sum())
     error = away / len(shares) if len(shares) else math.nan
-    return Calibration(predicted, observed, rows[some], error)
+    return Calibration(predicted, observed, rows[filled], error)

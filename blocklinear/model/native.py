@@ -92,8 +92,8 @@ def write(model: ModelParameters, stream: IO[bytes]) -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in {"header": np.frombuffer(text, np.uint8), **arrays}.items():
             digest.update(name.encode())
-            some = rows if name == "row_weights" else None
-            for piece in _write_member(archive, name, array, some):
+            member_rows = rows if name == "row_weights" else None
+            for piece in _write_member(archive, name, array, member_rows):
                 digest.update(piece)
         seal = np.frombuffer(digest.digest(), np.uint8)
         for _ in _write_member(archive, "sha256", seal):

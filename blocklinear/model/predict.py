@@ -338,15 +338,15 @@ def text_memory(
     what : str                what is read in its place
     """
     step_bytes = taken_by_model(n_bytes, n_columns) - n_bytes
-    taken = PROCESS_BYTES + n_bytes + step_bytes
-    if memory_bytes - taken < least:
+    other_bytes = PROCESS_BYTES + n_bytes + step_bytes
+    if memory_bytes - other_bytes < least:
         raise MemoryBudgetError(
             f"memory budget of {exact_size(memory_bytes)}: the program takes "
             f"{format_size(PROCESS_BYTES)}, weights {format_size(n_bytes)}, "
             f"decision values {format_size(step_bytes)}, {what} at least {format_size(least)}",
-            f"give it --memory {enough(taken + least)} or more",
+            f"give it --memory {enough(other_bytes + least)} or more",
         )
-    return memory_bytes - taken + PROCESS_BYTES
+    return memory_bytes - other_bytes + PROCESS_BYTES
 
 
 def taken_by_model(n_bytes: int, n_columns: int) -> int:

@@ -18,12 +18,12 @@ def largest(weights: Floats, column: int, top: int) -> npt.NDArray[np.int64]:
     """
     kept, sizes = np.empty(0, np.int64), np.empty(0)
     for start in range(0, len(weights), _FEATURES_AT_A_TIME):
-        own = np.abs(weights[start : start + _FEATURES_AT_A_TIME, column])
-        some = np.flatnonzero(own)
-        if len(some) > top:  # all that are as large as the last one
-            least = np.partition(own[some], len(some) - top)[len(some) - top]
-            some = some[own[some] >= least]
-        kept, sizes = np.concatenate([kept, start + some]), np.concatenate([sizes, own[some]])
+        size = np.abs(weights[start : start + _FEATURES_AT_A_TIME, column])
+        places = np.flatnonzero(size)
+        if len(places) > top:  # all that are as large as the last one
+            least = np.partition(size[places], len(places) - top)[len(places) - top]
+            places = places[size[places] >= least]
+        kept, sizes = np.concatenate([kept, start + places]), np.concatenate([sizes, size[places]])
         order = np.lexsort((kept, -sizes))[:top]
         kept, sizes = kept[order], sizes[order]
     return kept

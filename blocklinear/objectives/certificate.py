@@ -256,13 +256,13 @@ class Proof:
             if averaged:
                 distances = self._of_problems(self._distances(v, self.recomputed))
             squares = self._of_problems(self.squares[k])
-            for j, of in enumerate(found):
+            for j, proofs in enumerate(found):
                 proof = prove(
                     squares[j], distances[j], self.sums[k, :, j], self.reach[:, j], self.n,
                     float(drift[j]), averaged, n_classes, self._free,
                 )  # fmt: skip
-                of.append(proof)
-        return [min(of, key=attrgetter("primal")) for of in found]
+                proofs.append(proof)
+        return [min(proofs, key=attrgetter("primal")) for proofs in found]
 
     def _distances(self, V: Floats, W: Floats) -> Floats:
         if V is W:

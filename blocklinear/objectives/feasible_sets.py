@@ -86,9 +86,9 @@ class AllClasses(FeasibleSet):
         fitted, total = alpha.copy(), alpha.sum(axis=1)
         wrong = np.abs(total) > _UNBALANCED * np.abs(alpha).max(axis=1, initial=0.0)
         fitted[place[wrong], code[wrong]] -= total[wrong]
-        own, bound = fitted[place, code], weighted(self._models.cost[code, 1], rows)
-        above = own > bound
-        fitted[above] *= (bound[above] / own[above])[:, None]
+        alpha_of_class, bound = fitted[place, code], weighted(self._models.cost[code, 1], rows)
+        above = alpha_of_class > bound
+        fitted[above] *= (bound[above] / alpha_of_class[above])[:, None]
         fitted[place[above], code[above]] = bound[above]
         return fitted
 

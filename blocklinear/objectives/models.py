@@ -64,8 +64,8 @@ class Models:
     @property
     def pairs(self) -> Floats:
         """C of rows of the class of a model, and of rows of the others; float64[M, 2]."""
-        own = self.cost[:, 1]
-        return np.stack([own, self.cost[:, 0] if self.separable else own], axis=1)
+        own_cost = self.cost[:, 1]
+        return np.stack([own_cost, self.cost[:, 0] if self.separable else own_cost], axis=1)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -102,22 +102,22 @@ class Models:
 
         The target is +1 for rows of the positive class and -1 for others, or the value.
         """
-        target, (others, own) = rows.labels, self.cost[j].tolist()
+        target, (other_cost, own_cost) = rows.labels, self.cost[j].tolist()
         if self.labels:
             target = 2.0 * (target == self.labels[self.positive[j]])
             target -= 1.0
-        if own == others:  # which takes a tenth of the time
-            cost = weighted(np.full(len(target), own), rows)
+        if own_cost == other_cost:  # which takes a tenth of the time
+            cost = weighted(np.full(len(target), own_cost), rows)
         else:
-            cost = weighted(np.where(target > 0.0, own, others), rows)
+            cost = weighted(np.where(target > 0.0, own_cost, other_cost), rows)
         if self.folds is not None:
             cost[self.folds.all[rows.positions] == self.held_out[j]] = 0.0
         return target, cost
 
     def bounds(self, rows: LabelledRows) -> Floats:
         """Return C_i of each row and model, float64[n, M]; of a row that is left out, too."""
-        own = self.codes(rows.labels)[:, None] == self.positive  # of values 0, as all `positive`
-        return weighted(np.where(own, self.cost[:, 1], self.cost[:, 0]), rows)
+        is_positive = self.codes(rows.labels)[:, None] == self.positive  # for values all are 0
+        return weighted(np.where(is_positive, self.cost[:, 1], self.cost[:, 0]), rows)
 
     def codes(self, labels: Floats) -> NDArray[np.int32]:
         """Return the number of the class of each row, int32[n]; 0 for regression.
@@ -157,18 +157,18 @@ def make_models(
     each_class = len(labels) > 2 or options.solver == CRAMMER_SINGER
     positive, held_out, asked, pairs = [], [], [], []
     for cost in costs:
-        own = [
-            checked_cost(cost * of, f"C of class {format_number(label)}", manifest)
-            for label, of in weight.items()
+        class_costs = [
+            checked_cost(cost * factor, f"C of class {format_number(label)}", manifest)
+            for label, factor in weight.items()
         ]
-        of_others = own[1] if len(labels) == 2 else checked_cost(cost, "C", manifest)
-        own = own or [of_others]
+        other_cost = class_costs[1] if len(labels) == 2 else checked_cost(cost, "C", manifest)
+        class_costs = class_costs or [other_cost]
         for fold in folds:
             for code in range(len(labels) if each_class else 1):
                 positive.append(code)
                 held_out.append(fold)
                 asked.append(cost)
-                pairs.append([of_others, own[code]])
+                pairs.append([other_cost, class_costs[code]])
     return Models(
         solver=solver,
         epsilon=options.epsilon if solver.regression else 0.0,

@@ -109,8 +109,8 @@ def quantile(f: Floats, upper: Floats | None, mass: float) -> float:
             bits = (part + 0.0).view(np.uint64)  # -0 becomes 0
             keys = np.where(bits & top, ~bits, bits | top)  # in the order of f
             if digit < 64 - _DIGIT:
-                own = keys >> np.uint64(digit + _DIGIT) == np.uint64(prefix)
-                keys, weights = keys[own], weights[own]
+                has_prefix = keys >> np.uint64(digit + _DIGIT) == np.uint64(prefix)
+                keys, weights = keys[has_prefix], weights[has_prefix]
             places = (keys >> np.uint64(digit)).astype(np.int64) & ((1 << _DIGIT) - 1)
             found += np.bincount(places, weights, 1 << _DIGIT)
         if not found.any():

@@ -275,12 +275,12 @@ def store_facts(store: Mapping[str, Any]) -> dict[str, str]:
 
 def _batches(count: float, last: object) -> str:
     """Return how many batches there are, with the last ones."""
-    some = [batch for batch in last if isinstance(batch, dict)] if isinstance(last, list) else []
+    dicts = [batch for batch in last if isinstance(batch, dict)] if isinstance(last, list) else []
     listed = ", ".join(
         f"{shortened(str(batch.get('name')), 40)} ({_rows(batch.get('rows'))})"
-        for batch in some[-_MOST_BATCHES:]
+        for batch in dicts[-_MOST_BATCHES:]
     )
-    more = "... " if len(some[-_MOST_BATCHES:]) < count else ""
+    more = "... " if len(dicts[-_MOST_BATCHES:]) < count else ""
     return f"{number_text(count)}: {more}{listed}" if listed else number_text(count)
 
 

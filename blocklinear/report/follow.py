@@ -85,10 +85,10 @@ class TableOfLog:
 def _event(logged: dict[str, Any]) -> OuterIteration:
     """Return the event that was logged; what the log has no finite number for is NaN or 0."""
     values: dict[str, Any] = {}
-    for own in fields(OuterIteration):
-        value = logged.get(own.name)
-        if value is None and own.default is MISSING:
-            value = math.nan if own.type is float else 0
+    for member in fields(OuterIteration):
+        value = logged.get(member.name)
+        if value is None and member.default is MISSING:
+            value = math.nan if member.type is float else 0
         if value is not None:
-            values[own.name] = value
+            values[member.name] = value
     return OuterIteration(**values)

@@ -406,8 +406,8 @@ class _Validation:
         self._kept += [(predictions, c) for c in range(len(costs))]
         gaps, norms = np.zeros(len(costs)), np.zeros((len(units), self._width))
         for part in self._split_to_fit(options, len(units)):
-            some = models.some(slice(part.start * self._width, part.stop * self._width))
-            outcome = self._train(options, some, units[part], predictions)
+            part_models = models.some(slice(part.start * self._width, part.stop * self._width))
+            outcome = self._train(options, part_models, units[part], predictions)
             self._outer += outcome.outer
             norms[part] = np.sqrt(column_norms(outcome.weights)).reshape(-1, self._width)
             for k, certificate in enumerate(outcome.certificates):
@@ -468,8 +468,8 @@ class _Validation:
             unit, exponent = first_cost, 0
             last = math.floor(math.log2(largest) - math.log2(first_cost))
         while exponent <= last:
-            some = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
-            self.run([math.ldexp(unit, k) for k in some])
+            exponents = range(exponent, min(exponent + SEARCHED_TOGETHER, last + 1))
+            self.run([math.ldexp(unit, k) for k in exponents])
             exponent += SEARCHED_TOGETHER
             if self._unchanged() >= UNCHANGED:
                 return

@@ -250,10 +250,10 @@ class Predictions:
         )
         for k, (own_fold, column) in enumerate(places):
             rows = np.flatnonzero(fold == own_fold)
-            own = out[rows, k * self.columns : (k + 1) * self.columns]
+            decided = out[rows, k * self.columns : (k + 1) * self.columns]
             if self.columns > 1:
-                own = self._precedence[own[:, self._precedence].argmax(axis=1)][:, None]
-            lines[rows, column] = own[:, 0]
+                decided = self._precedence[decided[:, self._precedence].argmax(axis=1)][:, None]
+            lines[rows, column] = decided[:, 0]
 
     def labels_of(self, cost: int, rows: slice | NDArray[np.int64] = _ALL) -> Floats:
         """Return what is predicted of some rows of the store for one C."""
@@ -281,8 +281,8 @@ class Predictions:
             rows = np.flatnonzero(self._folds.all == fold)
             counts = None if weights is None else weights[rows]
             found = self._decisions_of(cost)[rows]
-            own = self._metrics(labels[rows], self._labels_from(found), found, counts)
-            results.append({"rows": len(rows), **own})
+            metrics = self._metrics(labels[rows], self._labels_from(found), found, counts)
+            results.append({"rows": len(rows), **metrics})
         return results
 
     def _metrics(
@@ -293,9 +293,9 @@ class Predictions:
                 "mean_squared_error": scores.mean_squared_error(labels, predicted, weights),
                 "mean_absolute_error": scores.mean_absolute_error(labels, predicted, weights),
             }
-        own = {"accuracy": scores.accuracy(labels, predicted, weights)}
+        metrics = {"accuracy": scores.accuracy(labels, predicted, weights)}
         if len(self._labels) == 2:
             known = np.isin(labels, self._labels)  # others have weight 0: they are of neither class
             counts = None if weights is None else weights[known]
-            own["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known], counts)
-        return own | {"f1": scores.f1(labels, predicted, self._labels, self._positive, weights)}
+            metrics["auc"] = scores.auc(labels[known] == self._labels[0], decisions[known], counts)
+        return metrics | {"f1": scores.f1(labels, predicted, self._labels, self._positive, weights)}

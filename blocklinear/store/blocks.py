@@ -92,13 +92,13 @@ class BlockWriter:
     def _begin(self) -> None:
         """Write the header, if there is none yet."""
         if not self._bytes:
-            self._append(_header(self.path.name), how=os.O_CREAT | os.O_EXCL)
+            self._append(_header(self.path.name), flags=os.O_CREAT | os.O_EXCL)
 
-    def _append(self, *parts: bytes | memoryview, how: int = os.O_APPEND) -> None:
+    def _append(self, *parts: bytes | memoryview, flags: int = os.O_APPEND) -> None:
         left = [memoryview(part) for part in parts if len(part)]
         self._bytes += sum(map(len, left))
         with storage_errors(self.path, "write"):
-            descriptor = open_regular(self.path, os.O_WRONLY | how)
+            descriptor = open_regular(self.path, os.O_WRONLY | flags)
             try:
                 while left:
                     done = os.writev(descriptor, left)

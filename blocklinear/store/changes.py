@@ -110,9 +110,9 @@ def remove_columns(columns: Path) -> int:
     """
     freed = 0
     if columns.is_dir() and not columns.is_symlink():
-        own = [path for path in columns.iterdir() if is_of("columns", path.name)]
+        files = [path for path in columns.iterdir() if is_of("columns", path.name)]
         # the manifest first: without it, what is left if this fails is not taken for columns
-        freed = remove_files(sorted(own, key=lambda path: path.suffix != ".json"))[1]
+        freed = remove_files(sorted(files, key=lambda path: path.suffix != ".json"))[1]
     with contextlib.suppress(OSError):
         columns.unlink() if columns.is_symlink() else columns.rmdir()
     return freed

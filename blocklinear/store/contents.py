@@ -63,7 +63,7 @@ def _foreign(folder: Path, level: _Level) -> str | None:
             mode = entry.stat(follow_symlinks=False).st_mode
             if stat.S_ISREG(mode) and re.fullmatch(level.files, entry.name):
                 continue
-            inner = [of for name, of in level.folders.items() if re.fullmatch(name, entry.name)]
+            inner = [sub for name, sub in level.folders.items() if re.fullmatch(name, entry.name)]
             if not stat.S_ISDIR(mode) or not inner:
                 return entry.name
             if (found := _foreign(Path(entry.path), inner[0])) is not None:

@@ -31,7 +31,7 @@ _NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 """What opening a link, a folder, or a pipe or socket with nobody at its other end gives."""
 
 
-def open_regular(path: Path, how: int = os.O_RDONLY) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a file of a store; return its descriptor.
 
     DamagedError is raised if it is a link, a folder, a pipe or a device; OSError if it cannot be
@@ -39,10 +39,10 @@ def open_regular(path: Path, how: int = os.O_RDONLY) -> int:
 
     Parameters
     ----------
-    how : int                 flags of `os.open`
+    flags : int               of `os.open`
     """
     try:
-        descriptor = os.open(path, how | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError as error:
         if error.errno in _NOT_REGULAR:
             raise _not_regular(path) from error
@@ -156,9 +156,9 @@ def sync_file(path: Path) -> None:
     _sync(path, os.O_RDONLY)
 
 
-def _sync(path: Path, how: int) -> None:
+def _sync(path: Path, flags: int) -> None:
     with storage_errors(path, "sync"):
-        descriptor = os.open(path, how)
+        descriptor = os.open(path, flags)
         try:
             os.fsync(descriptor)
         finally:

@@ -403,8 +403,8 @@ class Manifest:
         records = [*self.blocks, *self.removed]
         counts = [self.n_rows, self.nnz, self.next_row, self.next_block, self.generation]
         counts += [n for b in records for n in (b.rows, b.nnz, b.bytes)]
-        for some in (counts, *(b.label_counts for b in records)):
-            if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in some):
+        for numbers in (counts, *(b.label_counts for b in records)):
+            if not all(type(n) is int and 0 <= n < _MAX_COUNT for n in numbers):
                 raise ValueError("a count is out of range")
         if not 0 <= self.n_features <= 1 << 32 or self.next_row < self.n_rows:
             raise ValueError("a count is out of range")

@@ -268,15 +268,15 @@ class BlockStore:
         for batch in m.batches:
             blocks = [block for block in m.blocks if block.batch == batch["name"]]
             columns = zip(*(block.label_counts for block in blocks), strict=True)
-            here: dict[str, Any] = {
+            stored: dict[str, Any] = {
                 "nnz": sum(block.nnz for block in blocks),
                 "bytes": sum(block.bytes for block in blocks),
                 "labels": self._labels([sum(column) for column in columns]),
                 "blocks": [int(block.name[1:9]) for block in blocks],
             }
             if column is not None:
-                here["weights"] = [w | {"path": f"column {column}"} for w in batch["weights"]]
-            facts.append(batch | here)
+                stored["weights"] = [w | {"path": f"column {column}"} for w in batch["weights"]]
+            facts.append(batch | stored)
         return facts
 
     def summary(self) -> str:
@@ -317,8 +317,8 @@ class BlockStore:
                 f"{batch['date']}"
             )
         if self.mirror is not None:
-            here = sum((self.blocks_folder / block.name).exists() for block in m.blocks)
-            lines.append(f"on {self.name}; {here} of its blocks are kept in {self.folder}")
+            n_kept = sum((self.blocks_folder / block.name).exists() for block in m.blocks)
+            lines.append(f"on {self.name}; {n_kept} of its blocks are kept in {self.folder}")
         if m.removed:
             size = sum(block.bytes for block in m.removed)
             waiting = counted(len(m.removed), "removed block is", "removed blocks are")
@@ -470,7 +470,7 @@ class BlockStore:
         if self.manifest.labels is None:
             return None
         labels = given_labels(self.manifest.labels, self.named)
-        return [{"label": of, "rows": n} for of, n in zip(labels, counts, strict=True) if n]
+        return [{"label": label, "rows": n} for label, n in zip(labels, counts, strict=True) if n]
 
     def _unless_past(self, found: Iterator[T]) -> Iterator[T]:
         """Yield what is read of this store, unless another process deletes it meanwhile."""

@@ -91,8 +91,8 @@ class TableMemory:
     def lacking_bytes(self, arrow_bytes: int, n_columns: int) -> int:
         """Return how much too little the budget is, 0 or less if it is enough."""
         rows_bytes = max(ARROW_BYTES, PARTS_BYTES * LEAST_ROWS * CELL_BYTES * n_columns)
-        taken = PROCESS_BYTES + self.training_bytes + arrow_share(arrow_bytes, n_columns)
-        return taken + rows_bytes - self.memory_bytes
+        other_bytes = PROCESS_BYTES + self.training_bytes + arrow_share(arrow_bytes, n_columns)
+        return other_bytes + rows_bytes - self.memory_bytes
 
     def refuse(self, lacking: int, n_columns: int, whose: str) -> NoReturn:
         """Raise the error for a budget that is `lacking` bytes too little."""

@@ -81,7 +81,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         raise UsageError(f"--weight names {quoted(options.target)}, which is the target")
     if options.interactions and not options.hash_bits:
         raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
-    own = {options.target: "the target", options.weight: "that of the weights"}
+    uses = {options.target: "the target", options.weight: "that of the weights"}
     index = set(_pandas_index(schema)).difference(*named.values())
     asked = dict.fromkeys(options.columns or [name for name in names if name not in index])
     dropped = set(options.drop)
@@ -93,7 +93,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
                 "in --columns"
             )
         )
-    left = [name for name in asked if name not in own and name not in dropped]
+    left = [name for name in asked if name not in uses and name not in dropped]
     if "" in left:
         raise InputError(
             f"{path}: the name of column {names.index('') + 1} is empty",
@@ -103,7 +103,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         for name in named[option]:
             if name not in left:
                 raise UsageError(
-                    f"{option} names {quoted(name)}, which is {own.get(name, 'left out')}"
+                    f"{option} names {quoted(name)}, which is {uses.get(name, 'left out')}"
                 )
     columns, refused = [], []
     for name in left:
@@ -188,12 +188,12 @@ class Differences:
 
     found: list[str] = field(default_factory=list)
 
-    def look_at(self, path: str, schema: Any, recipe: Recipe, own: Collection[str] = ()) -> None:
-        """Compare a table; `own` are columns that it needs in addition to those of features."""
+    def look_at(self, path: str, schema: Any, recipe: Recipe, asked: Collection[str] = ()) -> None:
+        """Compare a table; `asked` are columns that it needs in addition to those of features."""
         wanted = {column.name: column.kind for column in recipe.columns}
-        if recipe.target.name in own:
+        if recipe.target.name in asked:
             wanted[recipe.target.name] = recipe.target.kind
-        if recipe.weight is not None and recipe.weight in own:
+        if recipe.weight is not None and recipe.weight in asked:
             wanted[recipe.weight] = "number"
         for name, kind in wanted.items():
             index = schema.get_all_field_indices(name)

@@ -29,10 +29,10 @@ class Moments:
         if len(missing):
             numbers = np.delete(numbers, missing)
         while len(numbers):
-            some = numbers[: _BLOCK - self._n_held]
-            self._held[self._n_held : self._n_held + len(some)] = some
-            self._n_held += len(some)
-            numbers = numbers[len(some) :]
+            piece = numbers[: _BLOCK - self._n_held]
+            self._held[self._n_held : self._n_held + len(piece)] = piece
+            self._n_held += len(piece)
+            numbers = numbers[len(piece) :]
             if self._n_held == _BLOCK:
                 self._join()
 

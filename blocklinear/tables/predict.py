@@ -136,9 +136,9 @@ def predict_tables(
     none = results_of(
         np.empty((0, model.n_columns)), None if model.is_regressor else np.empty(0, np.int64)
     )
-    if taken := sorted(none.keys() & set(keep)):
+    if ambiguous := sorted(none.keys() & set(keep)):
         raise UsageError(
-            f"--keep names {taken[0]}, which is also a column of the results",
+            f"--keep names {ambiguous[0]}, which is also a column of the results",
             "leave it out of --keep, or rename it in the table",
         )
     left = tables.bytes_for_rows(columns_of(recipe, labelled, keep))

@@ -570,10 +570,10 @@ class _Keyed(TableFile):
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
         """Yield the rows."""
         pa = arrow()
-        own = [name for name in names if name not in self._keys]
-        for part in self._source.read(own or self._source.schema.names[:1], n_rows):
-            columns = {name: part.columns[name] for name in own}
-            for name in set(names) - set(own):
+        stored = [name for name in names if name not in self._keys]
+        for part in self._source.read(stored or self._source.schema.names[:1], n_rows):
+            columns = {name: part.columns[name] for name in stored}
+            for name in set(names) - set(stored):
                 codes = pa.array(np.zeros(part.n_rows, np.int32))
                 value = pa.array([self._keys[name]], pa.string())
                 columns[name] = pa.DictionaryArray.from_arrays(codes, value)

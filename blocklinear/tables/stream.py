@@ -107,7 +107,7 @@ class Tables:
             for source in self.sources
         )
 
-    def open(self, recipe: Recipe, whose: str, own: Sequence[str]) -> None:
+    def open(self, recipe: Recipe, whose: str, asked: Sequence[str]) -> None:
         """Open all files.
 
         InputError is raised with a list of how columns differ from those of the recipe;
@@ -116,7 +116,7 @@ class Tables:
         Parameters
         ----------
         whose : str               what has the recipe, for people
-        own : sequence of str     columns of the target and the weight that are needed
+        asked : sequence of str   columns of the target and the weight that are needed
         """
         self._kinds = {column.name: column.kind for column in recipe.columns}
         kinds = dict(self._kinds)
@@ -129,7 +129,7 @@ class Tables:
                 self._before.append(os.stat(file.path))
             source = open_source(file, kinds, self._check_memory)
             self._open_bytes += source.open_bytes
-            differences.look_at(file.path, source.schema, recipe, own)
+            differences.look_at(file.path, source.schema, recipe, asked)
             self.sources.append(source)
             self.bytes_total += source.size
         differences.refuse(whose)
@@ -196,18 +196,18 @@ class Tables:
         self, parts: Iterator[tuple[int, TableRows]], digested: bool
     ) -> Iterator[tuple[int, TableRows]]:
         """Yield parts, and digest their files as far as they were read: the page cache has that."""
-        of, raw = -1, None
+        opened, raw = -1, None
         buffer = memoryview(bytearray(READ_BYTES if digested else 0))
         try:
             for k, part in parts:
-                if digested and k != of:
-                    self._finish_digest(of, raw)
-                    of, raw = k, RawFile(self.sources[k].path)
+                if digested and k != opened:
+                    self._finish_digest(opened, raw)
+                    opened, raw = k, RawFile(self.sources[k].path)
                 while raw is not None and raw.bytes_read < part.bytes_read:
                     if not raw.readinto(buffer):
                         break
                 yield k, part
-            self._finish_digest(of, raw)
+            self._finish_digest(opened, raw)
         finally:
             if raw is not None:
                 raw.close()

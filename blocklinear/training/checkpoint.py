@@ -257,7 +257,7 @@ class Checkpoint:
         """
         rounds = rounds_of(self.facts or {})
         needed = {self._path(name, self._generation) for name in self._files}
-        needed |= {path for path, of in files_of_rounds(self.folder).items() if of in rounds}
+        needed |= {path for path, k in files_of_rounds(self.folder).items() if k in rounds}
         remove_temporaries(self.folder)
         return remove_files(sorted(_files(self.folder, scratch) - needed))
 
@@ -280,7 +280,7 @@ def folders_of(folder: Path) -> list[Path]:
         return []
     parts = sorted(folder.parent.glob(f"{folder.name}.part*"))
     mine = [part for part in parts if _run_and_parts(part)[0] == folder]
-    return [own for own in (folder, *mine) if own.is_dir() and not own.is_symlink()]
+    return [part for part in (folder, *mine) if part.is_dir() and not part.is_symlink()]
 
 
 def folder_of_part(folder: Path, k: int, n_parts: int) -> Path:
@@ -301,14 +301,14 @@ def parts_of(folder: Path) -> int | None:
     Then the unfinished one counts; of several, the one that was saved last.
     """
     found: dict[int, tuple[bool, int]] = {}
-    for own in folders_of(folder):
+    for part in folders_of(folder):
         try:
-            facts = Checkpoint(own).facts
+            facts = Checkpoint(part).facts
         except (DamagedError, MismatchError):  # which going on with it reports
             facts = {}
         if facts is not None:
-            n = _run_and_parts(own)[1]
-            saved = not facts.get("finished", False), (own / NAME).stat().st_mtime_ns
+            n = _run_and_parts(part)[1]
+            saved = not facts.get("finished", False), (part / NAME).stat().st_mtime_ns
             found[n] = max(saved, found.get(n, saved))
     return max(found, key=lambda n: found[n], default=None)
 
@@ -316,8 +316,8 @@ def parts_of(folder: Path) -> int | None:
 def folders_before(folder: Path) -> list[Path]:
     """Return the folders with checkpoints of the same run, trained in another number of parts."""
     run, n_parts = _run_and_parts(folder)
-    others = (own for own in folders_of(run) if _run_and_parts(own)[1] != n_parts)
-    return [own for own in others if (own / NAME).exists()]
+    others = (part for part in folders_of(run) if _run_and_parts(part)[1] != n_parts)
+    return [part for part in others if (part / NAME).exists()]
 
 
 def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
@@ -326,9 +326,9 @@ def check_finished(folder: Path, listener: Listener, resuming: str = "--resume")
     A damaged checkpoint is only warned of, as nothing can go on from it. MismatchError is raised if
     there is one of an unfinished run, or of a newer version.
     """
-    for own in folders_of(folder):
+    for part in folders_of(folder):
         try:
-            facts = Checkpoint(own).facts
+            facts = Checkpoint(part).facts
         except DamagedError as error:
             listener(Warned(f"{error.what}: the run starts from the beginning"))
             continue

@@ -152,8 +152,8 @@ def _rows(
         memory = TableMemory(options.memory_bytes, training_bytes=max(room_bytes, 0))
         memory.bytes_for_rows()
         memory_bytes = options.memory_bytes - room_bytes
-        how = TextOptions(threads=options.threads, memory_bytes=memory_bytes)
-        rows, left = labelled_rows(store, [path], how, memory)
+        text_options = TextOptions(threads=options.threads, memory_bytes=memory_bytes)
+        rows, left = labelled_rows(store, [path], text_options, memory)
         arrow_bytes = memory_bytes - left
         return rows, RowsHeldOut(arrow_bytes, arrow_bytes + ARROW_BYTES)
     text = replace(

@@ -125,8 +125,8 @@ def train_models(
             )  # fmt: skip
         try:
             discard_others(folder, folders, store.folder)  # nothing starts from them now
-            for own in folders:
-                Checkpoint(own).finish()
+            for part_folder in folders:
+                Checkpoint(part_folder).finish()
         except StorageError as error:
             listener(Warned(f"{error.what}: the next run of this name needs --restart"))
         return models

@@ -59,8 +59,8 @@ class Outcome:
         weights = _divided(self.weights, len(costs))
         n = len(self.certificates) // len(costs)
         for k, (cost, W) in enumerate(zip(costs, weights, strict=True)):
-            own = self.certificates[k * n : (k + 1) * n]
-            part = dataclasses.replace(self, weights=W, certificates=own)
+            certificates = self.certificates[k * n : (k + 1) * n]
+            part = dataclasses.replace(self, weights=W, certificates=certificates)
             one = dataclasses.replace(options, cost=cost, costs=())
             models.append(part._model(store, one, task, choice))
         return models
@@ -123,10 +123,10 @@ def _divided(weights: NDArray[np.float64], n: int) -> list[NDArray[np.float64]]:
         return np.split(weights, n, axis=1)
     found = []
     for part in weights.T.reshape(n, -1, len(weights)):
-        own = part.reshape(len(weights), -1)
+        vectors = part.reshape(len(weights), -1)
         if len(part) > 1:
-            own[:] = part.T.copy()
-        found.append(own)
+            vectors[:] = part.T.copy()
+        found.append(vectors)
     return found
 
 
@@ -171,7 +171,7 @@ def _store_facts(store: BlockStore, classes: bool) -> dict[str, Any]:
     m = store.manifest
     known = m.labels if classes else None
     given, counts = given_labels(known or (), store.named), m.label_counts if known else ()
-    labels = [(of, n) for of, n in zip(given, counts, strict=True) if n]
+    labels = [(label, n) for label, n in zip(given, counts, strict=True) if n]
     most = sorted(labels, key=lambda found: -found[1])[:MOST_LABELS]
     return {
         "path": store.name,

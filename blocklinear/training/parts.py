@@ -60,9 +60,9 @@ def split_to_fit(
     return parts
 
 
-def discard_others(folder: Path, own: Sequence[Path], within: Path) -> None:
-    """Delete the folders of a run, in that of its store, `within`, but for its `own` now."""
-    for other in set(folders_of(folder)).difference(own):
+def discard_others(folder: Path, kept: Sequence[Path], within: Path) -> None:
+    """Delete the folders of a run, in that of its store, `within`, but for those `kept`."""
+    for other in set(folders_of(folder)).difference(kept):
         discard(other)
         remove_if_empty(other, within)
 
@@ -145,22 +145,22 @@ def train_in_parts(
 
     began = time.monotonic()
 
-    def trained(options: TrainOptions, task: Models, own: Path, others: int) -> Outcome:
+    def trained(options: TrainOptions, task: Models, part_folder: Path, others: int) -> Outcome:
         spent_s = time.monotonic() - began
-        if options.resume and own != folders[0] and not (own / NAME).exists():
+        if options.resume and part_folder != folders[0] and not (part_folder / NAME).exists():
             # the run was broken off before this part: it begins as the parts before it did
-            warm = bool(folders_before(own))
+            warm = bool(folders_before(part_folder))
             options = dataclasses.replace(options, resume=False, warm_start=warm)
         try:
-            outcome = optimise(store, options, task, own, listener, halt, others, spent_s)
+            outcome = optimise(store, options, task, part_folder, listener, halt, others, spent_s)
         except AnotherRun:
-            if own == folders[0]:
+            if part_folder == folders[0]:
                 raise
             # a part before it was resumed, but this one has to start from what is there
             options = dataclasses.replace(options, resume=False, warm_start=True)
-            outcome = optimise(store, options, task, own, listener, halt, others, spent_s)
+            outcome = optimise(store, options, task, part_folder, listener, halt, others, spent_s)
         finally:
-            remove_if_empty(own, store.folder)
+            remove_if_empty(part_folder, store.folder)
         by_column = bool(options.costs)  # they become models of their own
         weights = to_input(outcome.weights, store.folder, store.manifest, by_column)
         return dataclasses.replace(outcome, weights=weights)
@@ -171,8 +171,8 @@ def train_in_parts(
     W = np.empty((store.manifest.dimension + 1, n), order="F" if options.costs else "C")
     outer, newton, stopped = 0, 0, "converged"
     certificates: list[Certificate] = []
-    for part, own in zip(parts, folders, strict=True):
-        outcome = trained(options, task.some(part), own, n)
+    for part, part_folder in zip(parts, folders, strict=True):
+        outcome = trained(options, task.some(part), part_folder, n)
         W[:, part] = outcome.weights
         certificates += outcome.certificates
         outer, newton = outer + outcome.outer, newton + outcome.newton

@@ -46,7 +46,7 @@ def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:
     return np.lexsort((number, number + before))
 
 
-def by_turns(order: Iterable[int], some: Collection[int]) -> list[int]:
+def by_turns(order: Iterable[int], wanted: Collection[int]) -> list[int]:
     """Return some blocks by turns with as many others, each kind in the order given.
 
     New rows then have their turn early, and old rows follow their changes at once. With a tenth of
@@ -55,9 +55,9 @@ def by_turns(order: Iterable[int], some: Collection[int]) -> list[int]:
     blocks first, but the gap after one is up to a third smaller (blogs, source code).
     """
     drawn = list(order)
-    own = [block for block in drawn if block in some]
-    others = [block for block in drawn if block not in some][: len(own)]
-    return [block for pair in zip_longest(own, others) for block in pair if block is not None]
+    chosen = [block for block in drawn if block in wanted]
+    others = [block for block in drawn if block not in wanted][: len(chosen)]
+    return [block for pair in zip_longest(chosen, others) for block in pair if block is not None]
 
 
 def sampled(manifest: Manifest, options: TrainOptions) -> Manifest:

@@ -143,16 +143,16 @@ class Previous:
         trained = state["trained"]
         if self._of_cluster:
             arrays.append(("final", range(n_models), n_models))
-            parts = [(some, some, len(some)) for some in trained]
+            parts = [(numbers, numbers, len(numbers)) for numbers in trained]
         else:
             parts = list(zip(state["by_pass"], trained, state["columns"], strict=True))
         for k, (shared, still, stored) in enumerate(parts):
             name = f"-{k}"
             left = [number for number in shared if number not in still]
             apart = [number for number in left if state["certificates"][number]["average"]]
-            own = [number for number in shared if number in still]
+            in_training = [number for number in shared if number in still]
             arrays += [("certified" + name, left, len(left)), ("apart" + name, apart, len(apart))]
-            arrays.append(("w" + name, own, stored))
+            arrays.append(("w" + name, in_training, stored))
         found: dict[int, Floats] = {}
         for name, models, n_columns in arrays:
             if models:
@@ -191,9 +191,10 @@ class Previous:
             return [model["first_violation"] for model in state["l1"]["models"]]
         if "newton" not in state or self._switched:
             return []
-        parts = zip(state["by_pass"], state["newton"], strict=True)
-        found = [of for shared, part in parts for of in zip(shared, part["models"], strict=True)]
-        return [model["first_violation"] for _, model in sorted(found, key=lambda of: of[0])]
+        models: dict[int, dict[str, Any]] = {}
+        for shared, part in zip(state["by_pass"], state["newton"], strict=True):
+            models |= zip(shared, part["models"], strict=True)
+        return [models[number]["first_violation"] for number in sorted(models)]
 
     def lines(self, name: str) -> NDArray[Any]:
         """Return an array with a line for each row of the run, flat; empty if it has none."""

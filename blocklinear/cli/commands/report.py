@@ -158,5 +158,5 @@ def _evaluated(model: "LinearModel", args: argparse.Namespace) -> "Evaluation":
 
         refuse_text_options(args)
         return evaluate_tables(model, [args.test], name="the model", positive=positive)
-    how = TextOptions(**fields_given(args, TextOptions))
-    return evaluate_text(model, [args.test], text_options=how, positive=positive)
+    text_options = TextOptions(**fields_given(args, TextOptions))
+    return evaluate_text(model, [args.test], text_options=text_options, positive=positive)

@@ -280,8 +280,8 @@ def _search_both(
     import numpy as np
 
     def validate(epsilon: float) -> "CrossValidation":
-        own = replace(options, epsilon=epsilon)
-        return _validate(arguments, store, own, _Progress(quiet=True))
+        changed = replace(options, epsilon=epsilon)
+        return _validate(arguments, store, changed, _Progress(quiet=True))
 
     last = validate(0.0)  # which tells the targets, too
     step = float(np.abs(last.labels).max(initial=0.0)) / _STEPS_OF_EPSILON

@@ -49,8 +49,8 @@ def mirrored(url: str, cache: Path | None = None, limit: int | None = None) -> P
     before: dict[str, str] = {}
     with contextlib.suppress(BlocklinearError):
         before = _files_of(Manifest.load(mirror.folder))
-    here = [*(mirror.folder / "blocks").glob("*.blk"), *(mirror.folder / FEATURES).glob("*")]
-    for file in (*here, mirror.folder / RECIPE_NAME):
+    kept_files = [*(mirror.folder / "blocks").glob("*.blk"), *(mirror.folder / FEATURES).glob("*")]
+    for file in (*kept_files, mirror.folder / RECIPE_NAME):
         name = file.relative_to(mirror.folder).as_posix()
         if name not in now or now[name] != before.get(name):
             file.unlink(missing_ok=True)

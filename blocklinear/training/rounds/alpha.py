@@ -139,11 +139,11 @@ class AlphaLeft:
         facts = checkpoint.facts or {}
         state, seed = facts["method"], facts["course"]["seed"]
         rows = [rows for _, rows in facts["blocks"]]
-        taken = checkpoint.mapped("taken").tolist()
+        last = checkpoint.mapped("taken").tolist()
         self._n_models = len(state["models"])
         self._starts = np.cumsum([0, *rows]).tolist()
         self._rounds: list[tuple[RoundAlpha, Floats]] = []  # with the steps
-        for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], taken]):
+        for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], last]):
             if len(models) != len(steps) or not set(models) <= set(range(self._n_models)):
                 raise ValueError("the steps are not those of the models")
             parts = parts_of_round(seed, outer, len(rows), state["parts"])
