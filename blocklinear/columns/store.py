@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from blocklinear.columns.manifest import FOLDER, NORMS, RENEW, ColumnManifest, read_file
 from blocklinear.errors import BlocklinearError, DamagedError, UsageError, storage_errors
 from blocklinear.events import BlockProgress, Listener, ignore
+from blocklinear.kernels.blocks import codec as kernels
+from blocklinear.kernels.blocks import scaling
 from blocklinear.numerals import counted
+from blocklinear.store import codec
+from blocklinear.store.blocks import check_chunk, damaged, opened_block, read_part, read_table
 from blocklinear.store.records import ColumnRecord
 from blocklinear.store.store import BlockStore
 
@@ -153,8 +157,6 @@ class ColumnStore:
         return _Chosen(block, table, np.flatnonzero(has_wanted))
 
     def _table(self, block: int) -> "_ChunkTable":
-        from blocklinear.store.blocks import read_table
-
         if block not in self._tables:
             record = self.blocks[block]
             entries = read_table(self.folder / record.name, record)
@@ -299,11 +301,6 @@ class ColumnBuffer:
         scale: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     ) -> None:
         """Read chunks that lie next to each other, and decode them one after the other."""
-        from blocklinear.kernels.blocks import codec as kernels
-        from blocklinear.kernels.blocks import scaling
-        from blocklinear.store import codec
-        from blocklinear.store.blocks import check_chunk, damaged, opened_block, read_part
-
         record, entries = self._columns.blocks[part.block], part.table.entries[run]
         path = self._columns.folder / record.name
         begin, size = int(entries["offset"][0]), int(entries["bytes"].sum(dtype=np.int64))

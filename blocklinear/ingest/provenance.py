@@ -45,7 +45,7 @@ def first_row(
 
     Raises DamagedError and StorageError.
     """
-    from blocklinear.ingest.compact import decoded_rows
+    from blocklinear.ingest.compact import decoded_rows  # late, as the next: for errors only
     from blocklinear.store.blocks import BlockFile
     from blocklinear.store.layout import Layout
 

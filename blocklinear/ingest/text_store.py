@@ -42,7 +42,7 @@ def store_of(
     source = Path(path)
     if not source.is_file():
         return BlockStore.open(source)
-    from blocklinear.ingest.split import check_replaceable, make_store
+    from blocklinear.ingest.split import check_replaceable, make_store  # late: stores do without
 
     target = source.with_name(f"{source.name}.blocks")
     chosen = options or SplitOptions()

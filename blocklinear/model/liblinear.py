@@ -127,7 +127,7 @@ def _text_of(rows: npt.NDArray[np.float64]) -> bytes:
 
 def _compiled() -> Callable[[npt.NDArray[np.float64]], bytes | memoryview]:
     """Return a compiled `_text_of`, whose result is valid until it is called again."""
-    from blocklinear.kernels.text.numerals import WIDTH, write_rows
+    from blocklinear.kernels.text.numerals import WIDTH, write_rows  # late: for large models
 
     out = np.empty(0, np.uint8)
 

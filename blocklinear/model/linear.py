@@ -438,7 +438,7 @@ class LinearModel(ModelParameters):
         UsageError
             As `top_weights` does, or if matplotlib is not installed.
         """
-        from blocklinear.figures.weights import draw_weights
+        from blocklinear.figures.weights import draw_weights  # late: figures are an extra
 
         found = self.top_weights(top, label, names)
         return draw_weights(

@@ -31,6 +31,8 @@ from blocklinear.inputs.urls import is_url
 from blocklinear.markup import facts_html, text_html
 from blocklinear.memory import format_size
 from blocklinear.numerals import counted, format_number
+from blocklinear.store.blocks import BlockFile, BlockReader
+from blocklinear.store.features import read_features, read_names, unnamed
 from blocklinear.store.files import LOCK_NAME, Lock
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.remote.mirror import FETCHING_BYTES, Mirror
@@ -381,8 +383,7 @@ class BlockStore:
             If another process changed the store meanwhile, and deleted a block.
         """
         rows = check_count("rows", rows)
-        from blocklinear.store.features import read_features
-        from blocklinear.store.groups import iter_csr
+        from blocklinear.store.groups import iter_csr  # late: `info` does without kernels
 
         features = read_features(self.folder, self.manifest)
         found = iter_csr(self.folder, self.manifest, features, rows)
@@ -398,8 +399,6 @@ class BlockStore:
         StorageError
             If they cannot be read.
         """
-        from blocklinear.store.features import read_names
-
         return read_names(self.folder, self.manifest)
 
     def _fault(self, error: DamagedError | StorageError) -> str:
@@ -424,9 +423,7 @@ class BlockStore:
         StorageError
             If files of a store on a URL cannot be fetched, though they may be there.
         """
-        from blocklinear.store.blocks import BlockFile, BlockReader
-        from blocklinear.store.features import read_features, read_names, unnamed
-        from blocklinear.store.groups import GroupBuffer
+        from blocklinear.store.groups import GroupBuffer  # late: `info` does without kernels
 
         m, report = self.manifest, VerifyReport(blocks=len(self.manifest.blocks))
         labels = np.array(m.labels if m.labels is not None else [])

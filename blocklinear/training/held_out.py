@@ -145,7 +145,7 @@ def _rows(
     """Return the rows, and what has to be there for them besides."""
     manifest = store.manifest
     if manifest.of_tables:
-        from blocklinear.tables.arrow import ARROW_BYTES, TableMemory
+        from blocklinear.tables.arrow import ARROW_BYTES, TableMemory  # late: text does without
         from blocklinear.tables.split import labelled_rows
 
         room_bytes = min(room_bytes, options.memory_bytes - PROCESS_BYTES - 2 * ARROW_BYTES)

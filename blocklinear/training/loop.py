@@ -218,7 +218,7 @@ def plan_with_rows(
     memory, path = plan(None), options.evaluate
     if path is None:
         return memory, None
-    from blocklinear.training.held_out import HeldOut, RowsTooLarge
+    from blocklinear.training.held_out import HeldOut, RowsTooLarge  # late: few runs need it
 
     try:
         return memory, HeldOut(path, store, task, options, memory.spare_bytes)
