@@ -1,6 +1,17 @@
 """Labels as they were given, where the numbers that they have in blocks are not they themselves.
 
-Text and integers beyond 2**53 have other numbers in blocks and models: classes map these to labels.
+A label is a *code*, a *class* and a *name*, which differ only where the user did not give numbers:
+
+    code     float64, its number in blocks and models                       1.0   1.0     0.0
+    class    the code; if text or an integer beyond 2**53 was given, that   yes   2**60   0.0
+    name     the class; of a boolean column `false` or `true`               yes   2**60   false
+
+Codes: `labels` of stores and models; `LinearModel.outcomes` is what `predict` may choose from, that
+is `labels`, or 1 and -1 of a one-class SVM. From codes to classes, where these differ: `classes` of
+models, and `Manifest.given` of stores; `as_given` and `given_labels` apply them to codes, and
+`LinearModel.given_outcomes` is that of `outcomes`. From codes to names, likewise: `named` of stores
+and models, by `named_labels`; `code_text` applies it to one code, and `LinearModel.outcome_names`
+is that of `outcomes`.
 """
 
 from collections.abc import Mapping, Sequence

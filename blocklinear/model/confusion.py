@@ -46,7 +46,7 @@ class Confusion:
         positive: float | None = None,
         classes: Classes | None = None,
     ) -> None:
-        self._given = classes or {}
+        self._named = classes or {}
         self.labels = tuple(sorted(labels))
         self.positive = positive_class(labels, positive, classes)
         self._table = np.array(self.labels)
@@ -124,7 +124,7 @@ class Confusion:
     def summary(self) -> str:
         """Return a line with F1 and its class."""
         if self.positive is not None:
-            return f"F1 = {self.f1:g} (positive class {code_text(self.positive, self._given)})"
+            return f"F1 = {self.f1:g} (positive class {code_text(self.positive, self._named)})"
         return f"F1 = {self.f1:g} (mean of {counted(len(self._occurring()), 'class', 'classes')})"
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Confusion:
         is ``f1``, None for the mean over more than two; ``f1`` is None without rows.
         A label that the model does not know is None; pairs without rows are omitted.
         """
-        given = given_labels(self.labels, self._given)
+        given = given_labels(self.labels, self._named)
         names = [*given, None]
         positive = None if self.positive is None else given[self.labels.index(self.positive)]
         classes: list[dict[str, Any]] = [dict(metrics) for metrics in self.classes()]
@@ -161,7 +161,7 @@ class Confusion:
         order = sorted(range(len(found)), key=lambda k: -found[k]["rows"])[:most]
         return [
             (
-                code_text(self.labels[k], self._given),
+                code_text(self.labels[k], self._named),
                 *(f"{found[k][share]:.3f}" for share in _SHARES),
                 f"{found[k]['rows']:,}",
             )
@@ -174,7 +174,7 @@ class Confusion:
         classes = table_html(title, CLASS_HEADER, self.class_rows(), numbers=range(1, 5))
         if n > MOST_SHOWN:
             return classes
-        names = [code_text(label, self._given) for label in self.labels]
+        names = [code_text(label, self._named) for label in self.labels]
         counts = self.matrix()
         rows = [
             (name, *(f"{count:,}" for count in line))
@@ -186,7 +186,7 @@ class Confusion:
 
     def table(self) -> str:
         """Return a table as text, with the matrix for up to `MOST_SHOWN` classes."""
-        found, names = self.classes(), [code_text(label, self._given) for label in self.labels]
+        found, names = self.classes(), [code_text(label, self._named) for label in self.labels]
         width = max(12, *map(len, names))
         lines = [f"{'class':>{width}} {'precision':>10} {'recall':>10} {'F1':>10} {'rows':>10}"]
         for name, metrics in zip(names, found, strict=True):
