@@ -544,9 +544,8 @@ class TrainOptions:
         )
         if not self.regularize_bias:
             _check("bias", self.bias, self.bias > 0.0, "above 0 where its weight is free")
-            _check(
-                "solver", self.solver, not only_descent, "neither 4 nor 21 where the bias is free"
-            )
+            fits = not only_descent
+            _check("solver", self.solver, fits, "neither 4 nor 21 where the bias is free")
             _check("method", self.method, not pegasos, "another where the bias is free")
             _check("average", self.average, not self.average, "left out where the bias is free")
         whole = not (self.warm_start and self.average)

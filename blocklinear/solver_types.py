@@ -1,12 +1,12 @@
-"""LIBLINEAR's problems, by the numbers that its option ``-s`` gives them: the only list of them.
+"""LIBLINEAR's problems, by their numbers after ``-s``: the only list, read without NumPy.
 
-It imports no NumPy, as the commands' ``--help`` needs it. `objectives.problems` adds what kernels
-know of the losses.
+`objectives.problems` adds what kernels call the losses.
 """
 
 from dataclasses import dataclass
 
-_SQUARED = ("squared hinge", "squared epsilon-insensitive")
+_L2_SVR = "squared epsilon-insensitive"
+_SQUARED = ("squared hinge", _L2_SVR)
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,8 @@ SOLVER_TYPES = {
         SolverType(5, "L1R_L2LOSS_SVC", "squared hinge", l1=True, primal=True),
         SolverType(6, "L1R_LR", "logistic", l1=True, primal=True),
         SolverType(7, "L2R_LR_DUAL", "logistic"),
-        SolverType(
-            11, "L2R_L2LOSS_SVR", "squared epsilon-insensitive", regression=True, primal=True
-        ),
-        SolverType(12, "L2R_L2LOSS_SVR_DUAL", "squared epsilon-insensitive", regression=True),
+        SolverType(11, "L2R_L2LOSS_SVR", _L2_SVR, regression=True, primal=True),
+        SolverType(12, "L2R_L2LOSS_SVR_DUAL", _L2_SVR, regression=True),
         SolverType(13, "L2R_L1LOSS_SVR_DUAL", "epsilon-insensitive", regression=True),
         SolverType(ONE_CLASS, "ONECLASS_SVM", "one-class", one_class=True),
     )

@@ -252,15 +252,15 @@ def _validation(history: RunRecords, pictures: Pictures) -> str:
     costs = found["costs"]
     metrics = [name for name in costs[0]["mean"] if name != "rows"]
     metrics.sort(key=lambda name: name != found["metric"])
-    shown = costs[:_MOST_COSTS]
-    best = next((k for k, cost in enumerate(shown) if cost["C"] == found["best_C"]), None)
+    first = costs[:_MOST_COSTS]
+    best = next((k for k, cost in enumerate(first) if cost["C"] == found["best_C"]), None)
     rows = [
         [
             format_number(cost["C"]),
             *(_spread(cost["mean"].get(n), cost["spread"].get(n)) for n in metrics),
             _short(cost.get("gap")),
         ]
-        for cost in shown
+        for cost in first
     ]
     header = ["C", *(METRIC_NAMES.get(name, name) for name in metrics), "largest gap"]
     title = (
@@ -434,7 +434,7 @@ def _class_rows(store: Mapping[str, Any]) -> str:
     labels = [found for found in _list(store.get("labels")) if isinstance(found, dict)]
     if not labels:
         return ""
-    shown = labels[:_MOST_CLASSES]
+    largest = labels[:_MOST_CLASSES]
     total = store.get("rows")
     rows = [
         (
@@ -442,12 +442,12 @@ def _class_rows(store: Mapping[str, Any]) -> str:
             facts.number_text(found.get("rows")),
             _share(found.get("rows"), total),
         )
-        for found in shown
+        for found in largest
     ]
     listed = _scroll(table("", ["class", "rows", "share"], rows, numbers=(1, 2)))
     n_classes = store.get("classes")
-    if is_number(n_classes) and n_classes > len(shown):
-        listed += _text(f"The {len(shown)} classes with the most rows, of {n_classes:,}.", "soft")
+    if is_number(n_classes) and n_classes > len(largest):
+        listed += _text(f"The {len(largest)} classes with the most rows, of {n_classes:,}.", "soft")
     return listed
 
 
@@ -476,11 +476,11 @@ def _iterations(history: RunRecords) -> str:
     events = history.events
     if not events:
         return ""
-    shown = events if len(events) <= _MOST_LINES else [*events[:5], *events[5 - _MOST_LINES :]]
+    chosen = events if len(events) <= _MOST_LINES else [*events[:5], *events[5 - _MOST_LINES :]]
     header = ["outer", "time", "primal", "dual", "gap", "proven", "support vectors", "read"]
-    rows = [_iteration(event) for event in shown]
+    rows = [_iteration(event) for event in chosen]
     listed = _scroll(table("", header, rows, numbers=(0, 1, 2, 3, 4, 6, 7)))
-    if len(shown) < len(events):
+    if len(chosen) < len(events):
         listed += _text(f"The first 5 and the last {_MOST_LINES - 5} of {len(events):,}.", "soft")
     title = counted(len(events), "outer iteration", form=",")
     return _section("Outer iterations", _details(title, listed))

@@ -15,9 +15,9 @@ from blocklinear.recipe import MISSING, MOST_VALUES, Recipe
 from blocklinear.tables import hashing
 from blocklinear.tables.columns import Cells, Features, Words, row_of
 from blocklinear.tables.values import (
+    FileRows,
     Floats,
     Integers,
-    TableRows,
     codes_of,
     lengths_of,
     numbers_of,
@@ -97,7 +97,7 @@ class Encoder:
         bits = self._recipe.hash_bits
         return self._recipe.n_own + (1 << bits if bits else len(self._entries))
 
-    def table(self, part: TableRows) -> "EncodedTable":
+    def table(self, part: FileRows) -> "EncodedTable":
         """Return the features of a part.
 
         InputError is raised if a value cannot be a feature: the message says where.
@@ -144,7 +144,7 @@ class Encoder:
         return EncodedTable(part, self.n_features, self._names, self._single, cells, words)
 
     def _put_numbers(
-        self, part: TableRows, j: int, array: Any, cells: Cells, k: int
+        self, part: FileRows, j: int, array: Any, cells: Cells, k: int
     ) -> "_Factor | None":
         """Write column `j`, of numbers, as column `k` of the cells."""
         recipe, column = self._recipe, self._recipe.columns[j]
@@ -165,7 +165,7 @@ class Encoder:
         return _Factor(np.full(part.n_rows, self._seeds[j]), factors)
 
     def _put_hashed(
-        self, part: TableRows, j: int, array: Any, indptr: Integers | None, features: Features
+        self, part: FileRows, j: int, array: Any, indptr: Integers | None, features: Features
     ) -> "_Factor | None":
         """Write the features of the values of column `j`, whose values are hashed."""
         name, is_crossed = self._names[j], j in self._crossed
@@ -198,14 +198,14 @@ class Encoder:
         if factors:
             cells.values_of(k)[:] = np.prod(factors, axis=0)
 
-    def _listed(self, part: TableRows, j: int, array: Any, indptr: Integers | None) -> _Listed:
+    def _listed(self, part: FileRows, j: int, array: Any, indptr: Integers | None) -> _Listed:
         if not hasattr(array, "dictionary"):
             strings = strings_of(part, self._names[j], array, partial(row_of, indptr))
             array = strings.dictionary_encode()
         codes = codes_of(part, self._names[j], array)
         return _Listed(codes, self._values_of(part, j, array, indptr), indptr)
 
-    def _values_of(self, part: TableRows, j: int, array: Any, indptr: Integers | None) -> _Values:
+    def _values_of(self, part: FileRows, j: int, array: Any, indptr: Integers | None) -> _Values:
         """Look up the values of a dictionary array, once for all parts that share it."""
         before = self._known.get(j)
         if before is not None and before.dictionary.equals(array.dictionary):
@@ -230,7 +230,7 @@ class Encoder:
         self._known[j] = _Values(array.dictionary, texts, known, hashes, features)
         return self._known[j]
 
-    def _number_new_values(self, part: TableRows, listed: dict[int, _Listed]) -> None:
+    def _number_new_values(self, part: FileRows, listed: dict[int, _Listed]) -> None:
         """Give new values their features, row by row, then column by column; or count them."""
         new: list[tuple[int, int, int, int, str]] = []
         for j, column in listed.items():
@@ -258,7 +258,7 @@ class Encoder:
                 self._entries.append((j, value))
             listed[j].values.known[code] = ids[value]
 
-    def labels(self, part: TableRows) -> NDArray[Any]:
+    def labels(self, part: FileRows) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
 
         InputError is raised if one is missing.
@@ -274,7 +274,7 @@ class Encoder:
         labels[:] = strings.to_pylist()
         return labels
 
-    def weights(self, part: TableRows) -> Floats | None:
+    def weights(self, part: FileRows) -> Floats | None:
         """Return the weights of rows, float64[n_rows], or None if they have none.
 
         InputError is raised if one is missing, or below 0.
@@ -316,7 +316,7 @@ class EncodedTable(Table):
 
     def __init__(
         self,
-        part: TableRows,
+        part: FileRows,
         n_features: int,
         names: Sequence[str],
         single: Sequence[int],

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from blocklinear.tables.values import TableRows, numbers_of
+from blocklinear.tables.values import FileRows, numbers_of
 
 _BLOCK, _LANES = 8192, 128  # numbers joined at a time, and sums that they are added up in
 
@@ -20,7 +20,7 @@ class Moments:
         self._held, self._n_held = np.empty(_BLOCK), 0
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
-    def add(self, part: TableRows, name: str) -> None:
+    def add(self, part: FileRows, name: str) -> None:
         """Take in the numbers of a column that are not missing.
 
         InputError is raised as by `numbers_of`.

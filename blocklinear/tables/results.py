@@ -11,7 +11,7 @@ from blocklinear.errors import InputError, UsageError
 from blocklinear.model.linear import LinearModel
 from blocklinear.recipe import Recipe
 from blocklinear.tables.arrow import arrow
-from blocklinear.tables.values import TableRows
+from blocklinear.tables.values import FileRows
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class ResultWriter:
             self.close()
 
 
-def kept(part: TableRows, column: str, start: int, n_rows: int, kind: Any) -> Any:
+def kept(part: FileRows, column: str, start: int, n_rows: int, kind: Any) -> Any:
     """Return some rows of a column as they are written: of one type, however they were read.
 
     InputError is raised if a value is none of that type.

@@ -18,7 +18,7 @@ from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.arrow import arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import Differences
-from blocklinear.tables.values import TableRows
+from blocklinear.tables.values import FileRows
 
 Row = Mapping[str, Any]
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ class TablePredictor:
         decisions = self.decision_function(rows).reshape(len(rows), self._model.n_columns)
         return probabilities(decisions, len(self.classes))
 
-    def _part(self, rows: Sequence[Row]) -> TableRows:
+    def _part(self, rows: Sequence[Row]) -> FileRows:
         """Return rows as Arrow columns."""
         if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
             raise WrongTypeError(
@@ -153,7 +153,7 @@ class TablePredictor:
         differences, schema = Differences(), pa.table(columns).schema
         differences.look_at("the rows", schema, self._recipe)
         differences.refuse("the recipe of the model")
-        return TableRows("the rows", 0, columns, len(rows), 0)
+        return FileRows("the rows", 0, columns, len(rows), 0)
 
 
 def _has_zone(value: Any) -> bool | None:

@@ -20,7 +20,7 @@ from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
 from blocklinear.tables.arrow import CELL_BYTES, MISSING_WORD, arrow
 from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
-from blocklinear.tables.values import LONGEST_VALUE, TableRows
+from blocklinear.tables.values import LONGEST_VALUE, FileRows
 
 _CSV_BLOCK_BYTES = 1 << 20
 """The first so many bytes of CSV tell the types of its columns, and no row has more."""
@@ -93,7 +93,7 @@ class TableFile(ABC):
         return 0
 
     @abstractmethod
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows, up to `n_rows` at a time, with these columns alone."""
 
 
@@ -113,7 +113,7 @@ class _Parquet(TableFile):
                 memory_map=False, read_dictionary=self._as_dictionaries,
             )  # fmt: skip
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
         n_groups, threads = self._file.num_row_groups, arrow().cpu_count()
         named = set(names)
@@ -266,7 +266,7 @@ class _Ipc(TableFile):
         with _as_input(path), ipc.open_file(path) as reader:
             self.schema = reader.schema
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
         import pyarrow.ipc as ipc
 
@@ -293,7 +293,7 @@ class _Stream(TableFile):
         with _as_input(path), ipc.open_stream(path) as reader:
             self.schema = reader.schema
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
         import pyarrow.ipc as ipc
 
@@ -393,7 +393,7 @@ class _Csv(TableFile):
             ),
         )
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
         import pyarrow as pa
 
@@ -535,7 +535,7 @@ class _Csv(TableFile):
 
 
 @dataclass(frozen=True)
-class _Lines(TableRows):
+class _Lines(FileRows):
     """Rows of CSV."""
 
     line_of: Callable[[int], int]
@@ -567,7 +567,7 @@ class _Keyed(TableFile):
         """Return what the file takes."""
         return self._source.reading_bytes([name for name in names if name not in self._keys])
 
-    def read(self, names: Sequence[str], n_rows: int) -> Iterator[TableRows]:
+    def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
         pa = arrow()
         stored = [name for name in names if name not in self._keys]
@@ -697,7 +697,7 @@ def _csv_type(kind: str, inferred: Any = None) -> Any:
     return inferred if kind == "timestamp" else types.get(kind, pa.string())
 
 
-def _refuse_rounded(part: TableRows, whole: Collection[str]) -> None:
+def _refuse_rounded(part: FileRows, whole: Collection[str]) -> None:
     """Refuse integers in columns of integers of CSV that have no float64 of their own."""
     import pyarrow.compute as pc
 
@@ -719,13 +719,13 @@ def _columns(batch: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: batch.column(batch.schema.get_field_index(name)) for name in names}
 
 
-def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> TableRows:
-    return TableRows(place, first, _columns(batch, names), batch.num_rows, done)
+def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> FileRows:
+    return FileRows(place, first, _columns(batch, names), batch.num_rows, done)
 
 
 def _cut(
     place: str, batch: Any, names: Sequence[str], n_rows: int, done: int
-) -> Iterator[TableRows]:
+) -> Iterator[FileRows]:
     for start in range(0, batch.num_rows, n_rows):
         yield _part(place, start + 1, batch.slice(start, n_rows), names, done)
 

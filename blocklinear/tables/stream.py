@@ -21,7 +21,7 @@ from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableM
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.sources import TableFile, WrongValue, find_files, open_source
-from blocklinear.tables.values import Floats, TableRows
+from blocklinear.tables.values import FileRows, Floats
 
 _MOST_ROWS = 1 << 16
 _MUCH_BYTES = 128 << 20
@@ -43,7 +43,7 @@ def read_ahead(items: Iterator[_T]) -> Iterator[_T]:
 class Encoded:
     """Rows of a part."""
 
-    part: TableRows
+    part: FileRows
     table: EncodedTable
     labels: NDArray[Any] | None  # shape (n_rows,)
     weights: Floats | None  # float64[n_rows]
@@ -135,7 +135,7 @@ class Tables:
         differences.refuse(whose)
         self._rows = [0] * len(self.sources)
 
-    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, TableRows]]:
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, FileRows]]:
         """Yield parts of these columns, each with the position of its file."""
         spare = spare_bytes(self.bytes_for_rows(names))
         share = PARTS_BYTES // 2 if spare >= _MUCH_BYTES else PARTS_BYTES
@@ -193,8 +193,8 @@ class Tables:
         return read_ahead(rows())
 
     def _digested(
-        self, parts: Iterator[tuple[int, TableRows]], digested: bool
-    ) -> Iterator[tuple[int, TableRows]]:
+        self, parts: Iterator[tuple[int, FileRows]], digested: bool
+    ) -> Iterator[tuple[int, FileRows]]:
         """Yield parts, and digest their files as far as they were read: the page cache has that."""
         opened, raw = -1, None
         buffer = memoryview(bytearray(READ_BYTES if digested else 0))

@@ -16,11 +16,12 @@ LONGEST_VALUE = 1 << 16
 """Bytes of a value."""
 
 Floats = NDArray[np.float64]
+RowOf = Callable[[int], int | None]  # the row of a value, by its place
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TableRows:
+class FileRows:
     """Some rows of a file."""
 
     place: str  # the file, and which part of it the rows are counted in
@@ -35,7 +36,7 @@ class TableRows:
 
 
 def numbers_of(
-    part: TableRows, name: str, array: Any, is_target: bool = False
+    part: FileRows, name: str, array: Any, is_target: bool = False
 ) -> tuple[Floats, Integers]:
     """Return numbers, 0 where one is missing, and the rows where that is.
 
@@ -84,7 +85,7 @@ def _values_of(array: Any, kind: type) -> NDArray[Any]:
     return np.frombuffer(array.buffers()[1] or b"", kind, len(array), place).copy()
 
 
-def _refuse_inexact(part: TableRows, name: str, integers: NDArray[Any], is_target: bool) -> None:
+def _refuse_inexact(part: FileRows, name: str, integers: NDArray[Any], is_target: bool) -> None:
     """Refuse the first integer that no float64 is equal to, if there is one."""
     fix = (
         f"leave the column out with --drop {name} if it is an identifier, or make categories of it "
@@ -102,7 +103,7 @@ def _refuse_inexact(part: TableRows, name: str, integers: NDArray[Any], is_targe
             )
 
 
-def refuse_missing(part: TableRows, name: str, array: Any, what: str, fix: str) -> None:
+def refuse_missing(part: FileRows, name: str, array: Any, what: str, fix: str) -> None:
     """Refuse a column in which values are missing."""
     if hasattr(array, "dictionary") and array.dictionary.null_count:
         array = array.dictionary_decode()
@@ -115,12 +116,7 @@ def refuse_missing(part: TableRows, name: str, array: Any, what: str, fix: str) 
         )
 
 
-def strings_of(
-    part: TableRows,
-    name: str,
-    array: Any,
-    row_of: Callable[[int], int | None] = lambda place: place,
-) -> Any:
+def strings_of(part: FileRows, name: str, array: Any, row_of: RowOf = lambda place: place) -> Any:
     """Return values of categories as Arrow strings.
 
     InputError is raised if one is too long, or no text.
@@ -146,9 +142,7 @@ def strings_of(
     return array
 
 
-def _refuse_long(
-    part: TableRows, name: str, strings: Any, row_of: Callable[[int], int | None]
-) -> None:
+def _refuse_long(part: FileRows, name: str, strings: Any, row_of: RowOf) -> None:
     """Refuse the longest value if it is too long."""
     pa = arrow()
     lengths = pa.compute.binary_length(strings)
@@ -186,7 +180,7 @@ def text_of(strings: Any) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.u
     return arrays
 
 
-def codes_of(part: TableRows, name: str, array: Any) -> NDArray[np.int32]:
+def codes_of(part: FileRows, name: str, array: Any) -> NDArray[np.int32]:
     """Return the codes of a dictionary array; of missing values the length of the dictionary.
 
     InputError is raised if one is of no value of the dictionary.

@@ -5,13 +5,13 @@ import pytest
 
 from blocklinear.errors import InputError
 from blocklinear.tables.moments import Moments
-from blocklinear.tables.values import TableRows
+from blocklinear.tables.values import FileRows
 
 pa = pytest.importorskip("pyarrow")
 
 
 def part_of(array):
-    return TableRows("t.parquet", 1, {"x": array}, len(array), 0)
+    return FileRows("t.parquet", 1, {"x": array}, len(array), 0)
 
 
 def moments_of(array, rows_a_part):

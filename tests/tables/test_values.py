@@ -9,7 +9,7 @@ from blocklinear.errors import InputError
 
 pa = pytest.importorskip("pyarrow")
 
-from blocklinear.tables.values import TableRows, codes_of, numbers_of  # noqa: E402
+from blocklinear.tables.values import FileRows, codes_of, numbers_of  # noqa: E402
 
 KINDS = {
     pa.int64(): st.integers(-(2**53), 2**53),
@@ -22,7 +22,7 @@ KINDS = {
 
 
 def part_of(array):
-    return TableRows("t.parquet", 1, {"x": array}, len(array), 0)
+    return FileRows("t.parquet", 1, {"x": array}, len(array), 0)
 
 
 def found_in(array):
