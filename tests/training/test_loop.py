@@ -208,6 +208,7 @@ def test_estimates_out_of_core_are_of_all_rows(tmp_path, monkeypatch, solver):
 
     monkeypatch.setattr(BlockDescent, "_look", compare)
     monkeypatch.setattr(BlockDescent, "reached", False)
+    descent_alone(monkeypatch)
     train(store, many.options(group=1, max_outer=6, gap=1e-9, method="dual"))
     assert len(ratios) == 50
     assert 0.9 < np.median(ratios) < 1.1
