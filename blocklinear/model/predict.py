@@ -168,7 +168,8 @@ def predict_stream(
     unknown_values = 0
     with place.open() as stream:
         stream.write(head)
-        for labels, decisions, unknown in decided(model, _known_rows(model, reader), base):
+        rows = _known_rows(model, reader, strict)
+        for labels, decisions, unknown in decided(model, rows, base):
             chosen = None if model.is_regressor else model.class_indices(decisions)
             stream.write(format_rows(chosen, decisions))
             counts.add(labels, decisions, chosen)
@@ -211,7 +212,7 @@ def predict_text(
     check_form(model, decision, probability)
     parts = [np.empty((0, model.n_columns))]
     reader, base = _reader(model, inputs, text_options, strict)
-    rows = _known_rows(model, reader)
+    rows = _known_rows(model, reader, strict)
     parts += [decisions.copy() for _, decisions, _ in decided(model, rows, base)]
     return predicted(model, np.concatenate(parts), decision=decision, probability=probability)
 
@@ -237,7 +238,7 @@ def evaluate_text(
     """
     found = Evaluation(model, positive)
     reader, base = _reader(model, inputs, text_options, False)
-    for labels, decisions, _ in decided(model, reader, base):
+    for labels, decisions, _ in decided(model, _known_rows(model, reader, False), base):
         found.add(labels, decisions)
         listener(TextProgress(reader.bytes_read, reader.bytes_total, found.rows))
     if not found.rows:
@@ -305,11 +306,16 @@ def _reader(
     return RowReader(inputs, options, fleeting=True), options.smallest_index
 
 
-def _known_rows(model: LinearModel, reader: RowReader) -> Iterator[Rows]:
+def _known_rows(model: LinearModel, reader: RowReader, strict: bool) -> Iterator[Rows]:
     """Yield the rows; with a bound of their features refuse those the model does not have."""
     try:
         yield from reader
     except TooManyFeatures as error:
+        if not strict:
+            raise InputError(
+                f"{error.place}: index {error.index} makes more features than max_features allows",
+                "give a larger max_features, or none",
+            ) from None
         raise InputError(
             f"{error.place}: index {error.index} is not one of the {model.n_features} features of "
             "the model",

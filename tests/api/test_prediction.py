@@ -90,6 +90,9 @@ def test_what_does_not_go_together(model, store, rows, tmp_path):
     wide.write_text("1 99:1\n")
     with pytest.raises(InputError, match="index 99 is not one of the"):
         blocklinear.predict(wide, model, strict=True)
+    with pytest.raises(InputError, match=r"index 99 makes more features than max_features") as few:
+        blocklinear.predict(wide, model, max_features=4)
+    assert few.value.fix == "give a larger max_features, or none"
 
 
 def test_classes_that_are_text_are_named_so(tmp_path):
