@@ -297,7 +297,17 @@ class Run(ABC):
         return min(found, FORESIGHT - 1) if several and smooth else found
 
     def _knows_too_few(self, report: OuterIteration) -> bool:
-        n_sv = report.n_sv / max(report.n_models, 1)
+        """Return whether the Hessian may have too few rows for steps to be long.
+
+        It has not where most rows have a loss: steps then come to fewer rows than it has. Squared
+        losses, C from 0.001 to 100, processor seconds with and without this exception: house prices
+        (2,344 rows, 303 features) 0.2 and 0.2, 4.3, 0.6; grants (6,552, 1,838) 0.2, 0.1, 0.8 and
+        0.6, 0.4, 0.9; trains (4,559, 5,746) 0.2, 0.2 and 1.1, 0.2. Classes that a plane separates
+        have few rows with a loss.
+        """
+        n_sv, n_rows = report.n_sv / max(report.n_models, 1), self.manifest.n_rows
+        if self.memory.hessian and n_sv > n_rows - n_sv:
+            return False
         return costs.knows_too_few(self.options.solver, self.manifest, n_sv)
 
     def newton_may_help(self, report: OuterIteration) -> bool:

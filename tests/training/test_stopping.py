@@ -461,6 +461,34 @@ def test_nothing_is_known_of_steps_where_few_of_few_rows_have_a_loss(two, solver
     assert run.newton_takes(replace(report, n_sv=0)) < 1.0
 
 
+@pytest.mark.parametrize("solver", [1, 12])
+def test_where_most_rows_have_a_loss_few_are_enough(two, solver):
+    """Of 2,344 house prices with 303 features all have one: 4.3 s of descent are 0.2 s."""
+    problem, store = two
+    n_rows = store.manifest.n_rows
+    most = after(4, steps=10**9, entries=10**9, n_sv=n_rows // 2 + 1)
+    run = a_run(store, problem.options(solver=solver))
+    run.manifest = replace(store.manifest, n_features=n_rows)
+    assert run.newton_takes(most) < math.inf
+    assert run.newton_takes(replace(most, n_sv=n_rows // 2)) == math.inf
+    without = a_run(store, problem.options(solver=solver), hessian=False)
+    without.manifest = run.manifest
+    assert without.newton_takes(most) == math.inf
+    assert not without.newton_may_help(most)
+
+
+@pytest.mark.parametrize("cost", [1.0, 100.0])
+def test_descent_on_targets_far_from_0_is_left_early(tmp_path, cost):
+    """Six rows for each feature, all with a loss: it was left after 32 outer iterations."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 40)) @ rng.normal(size=(40, 40))
+    problem = Problem(X, 1000.0 + X.sum(axis=1), solver=12, cost=cost)
+    store, heard = split_problem(tmp_path, problem, 3), Heard()
+    train(store, problem.options(gap=1e-3), heard)
+    (left,) = heard.of(GoesOver)
+    assert int(left.message.split()[1]) <= 16
+
+
 @pytest.mark.parametrize("cost", [30.0, 1000.0])
 def test_where_few_rows_of_two_classes_apart_have_a_loss_descent_goes_on(tmp_path, cost):
     """2,000 rows of 20 of 900 features: Newton steps took 462 and 931 passes, descent 9 and 11."""
