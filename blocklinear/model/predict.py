@@ -110,7 +110,7 @@ class PredictionCounts:
             )
         if positive is not None and not classes:
             raise UsageError("a positive class is used with --report", "leave out --positive")
-        self.rows = self.unknown_labels = 0
+        self.rows = self.labelled = self.unknown_labels = 0
         self.score = score_of(model)
         self.confusion = Confusion(model.labels, positive, model.named) if classes else None
         self._model, self._outcomes = model, np.array(model.outcomes)
@@ -122,6 +122,7 @@ class PredictionCounts:
         self.rows += len(decisions)
         if labels is None:
             return
+        self.labelled += len(labels)
         predicted = decisions[:, 0] if chosen is None else self._outcomes[chosen]
         self.score.add(labels, predicted)
         if self._model.is_classifier:

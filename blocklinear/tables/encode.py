@@ -258,15 +258,17 @@ class Encoder:
                 self._entries.append((j, value))
             listed[j].values.known[code] = ids[value]
 
-    def labels(self, part: FileRows) -> NDArray[Any]:
+    def labels(self, part: FileRows, all_known: bool = True) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
 
-        InputError is raised if one is missing.
+        InputError is raised if one is missing and they are to be `all_known`; else it is 0, or None
+        among text.
         """
         target = self._recipe.target
         array = part.columns[target.name]
-        fix = "leave out rows without one; to predict, a table needs no such column"
-        refuse_missing(part, target.name, array, "the target", fix)
+        if all_known:
+            fix = "leave out rows without one; `predict` takes them"
+            refuse_missing(part, target.name, array, "the target", fix)
         if target.kind != "text":
             return numbers_of(part, target.name, array, is_target=True)[0]
         strings = array.dictionary_decode() if hasattr(array, "dictionary") else array

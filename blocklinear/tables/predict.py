@@ -37,7 +37,8 @@ class TableReport:
     rows: int
     unseen: dict[str, int] = field(default_factory=dict)  # values without a feature, by column
     unknown_labels: int = 0  # rows of a class that the model does not know; they count as wrong
-    score: Score | None = None  # None where the table has no column of labels
+    unlabelled: int = 0  # rows without a label, where the table has a column of these
+    score: Score | None = None  # None where no row has a label
     confusion: Confusion | None = None  # which classes were taken for which, if that was asked for
 
     def summary(self) -> str:
@@ -49,8 +50,11 @@ class TableReport:
     def to_json(self) -> str:
         """Return one JSON object."""
         facts: dict[str, Any] = {"rows": self.rows, "unseen_values": self.unseen}
+        if self.unlabelled:
+            facts["rows_without_target"] = self.unlabelled
         if self.score is not None:
-            facts |= {**self.score.as_dict(), "unknown_labels": self.unknown_labels}
+            score = {**self.score.as_dict(), "unknown_labels": self.unknown_labels}
+            facts |= score | {"rows": self.rows}  # of the score are those with a target
         return json.dumps(facts | ({} if self.confusion is None else self.confusion.as_dict()))
 
 
@@ -147,13 +151,15 @@ def predict_tables(
     with place.open() as stream:
         writer = ResultWriter(stream, place.name)
         try:
-            for found in tables.encoded(encoder, labelled, keep):
+            for found in tables.encoded(encoder, labelled, keep, all_known=False):
                 if strict and encoder.unseen:
                     raise _unknown_values(encoder.unseen)
                 start = 0
-                labels = found.labels
+                labels, known = found.labels, np.full(found.part.n_rows, labelled)
                 if labels is None:  # any that are known
                     labels = np.full(found.part.n_rows, a_label)
+                elif found.unlabelled is not None and len(found.unlabelled):
+                    labels[found.unlabelled], known[found.unlabelled] = a_label, False
                 batches = reader.take(found.table, labels, None)
                 for given, decisions, _ in decided(model, batches, base, counts.rows):
                     chosen = None if model.is_regressor else model.class_indices(decisions)
@@ -162,7 +168,7 @@ def predict_tables(
                         for column, kind in kept_kinds.items()
                     }
                     writer.write(columns | results_of(decisions, chosen))
-                    counts.add(given if labelled else None, decisions, chosen)
+                    _count(counts, known[start : start + len(given)], given, decisions, chosen)
                     start += len(given)
                 listener(TextProgress(found.bytes_read, tables.bytes_total, counts.rows))
             if not counts.rows:  # the result has its columns all the same
@@ -178,8 +184,33 @@ def predict_tables(
             raise
         finally:
             reader.close()
-    score = counts.score if labelled else None
-    return TableReport(counts.rows, encoder.unseen, counts.unknown_labels, score, counts.confusion)
+    n_unlabelled = counts.rows - counts.labelled if labelled else 0
+    scored = labelled and n_unlabelled < max(counts.rows, 1)
+    return TableReport(
+        counts.rows,
+        encoder.unseen,
+        counts.unknown_labels,
+        n_unlabelled,
+        counts.score if scored else None,
+        counts.confusion if scored else None,
+    )
+
+
+def _count(
+    counts: PredictionCounts,
+    known: NDArray[np.bool_],
+    labels: Floats,
+    decisions: Floats,
+    chosen: NDArray[np.int64] | None,
+) -> None:
+    """Count some rows, with the labels that are known."""
+    if known.all():
+        counts.add(labels, decisions, chosen)
+        return
+    counts.add(None, decisions[~known], None)
+    if known.any():
+        of_known = None if chosen is None else chosen[known]
+        counts.add(labels[known], decisions[known], of_known)
 
 
 def _unknown_values(unseen: Mapping[str, int]) -> InputError:

@@ -21,7 +21,7 @@ from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableM
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.sources import TableFile, WrongValue, find_files, open_source
-from blocklinear.tables.values import FileRows, Floats
+from blocklinear.tables.values import FileRows, Floats, Integers, missing_in
 
 _MOST_ROWS = 1 << 16
 _MUCH_BYTES = 128 << 20
@@ -46,6 +46,7 @@ class Encoded:
     part: FileRows
     table: EncodedTable
     labels: NDArray[Any] | None  # shape (n_rows,)
+    unlabelled: Integers | None  # rows without a label, if such are wanted
     weights: Floats | None  # float64[n_rows]
     bytes_read: int  # of all files so far
 
@@ -169,6 +170,7 @@ class Tables:
         keep: Sequence[str] = (),
         weighted: bool = False,
         digested: bool = False,
+        all_known: bool = True,
     ) -> Iterator[Encoded]:
         """Return the rows, part by part; the next is encoded meanwhile, and one after it read.
 
@@ -178,6 +180,7 @@ class Tables:
                                   has them
         keep : sequence of str    other columns to read
         digested : bool           whether digests of the files are taken, for `provenance`
+        all_known : bool          whether a row without a label is refused
         """
         recipe = encoder.recipe
         names = columns_of(recipe, labelled, keep, weighted)
@@ -185,10 +188,13 @@ class Tables:
 
         def rows() -> Iterator[Encoded]:
             for k, part in self._digested(read_ahead(self.parts(names)), digested):
-                labels = encoder.labels(part) if labelled else None
+                labels = encoder.labels(part, all_known) if labelled else None
+                unlabelled = None
+                if labelled and not all_known:
+                    unlabelled = missing_in(part.columns[recipe.target.name])
                 weights = encoder.weights(part) if weighted else None
                 done = before[k] + part.bytes_read
-                yield Encoded(part, encoder.table(part), labels, weights, done)
+                yield Encoded(part, encoder.table(part), labels, unlabelled, weights, done)
 
         return read_ahead(rows())
 

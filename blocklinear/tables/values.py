@@ -45,7 +45,7 @@ def numbers_of(
     """
     pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
-    missing = _missing_in(given)
+    missing = missing_in(given)
     if len(missing) == len(given):  # of any type
         return np.zeros(len(given)), missing
     if pa.types.is_float16(given.type):  # which older versions of pyarrow do not cast
@@ -67,8 +67,10 @@ def numbers_of(
     return values, missing
 
 
-def _missing_in(array: Any) -> Integers:
+def missing_in(array: Any) -> Integers:
     """Return which values of an Arrow array are missing."""
+    if hasattr(array, "dictionary") and array.dictionary.null_count:
+        array = array.dictionary_decode()
     if not array.null_count:
         return np.empty(0, np.int64)
     is_null = array.is_null()
@@ -187,7 +189,7 @@ def codes_of(part: FileRows, name: str, array: Any) -> NDArray[np.int32]:
     """
     n_values = len(array.dictionary)
     codes: NDArray[np.int32] = _values_of(array.indices.cast(arrow().int32()), np.int32)
-    codes[_missing_in(array.indices)] = n_values
+    codes[missing_in(array.indices)] = n_values
     if not 0 <= codes.min(initial=0) <= codes.max(initial=0) <= n_values:
         raise InputError(
             f"{part.place}, column {name}: a code of no value of the dictionary",

@@ -5,6 +5,7 @@ import lzma
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from blocklinear import cross_validate
@@ -253,6 +254,48 @@ def test_values_that_the_model_does_not_know_are_left_out_or_refused(run, tmp_pa
     assert "has values that the model does not know: city 20" in err
     assert not (tmp_path / "out.csv").exists()
     assert run("predict b.csv m out.csv --strict --memory 256M")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["number", "text", "dictionary", "regression"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_rows_without_a_target_are_predicted_and_not_scored(run, tmp_path, kind, suffix):
+    table, solver = make_table(), 12 if kind == "regression" else 1
+    labels = table["y"].combine_chunks()
+    if kind in ("text", "dictionary"):
+        labels = pa.array(["yes" if y else "no" for y in labels.to_pylist()])
+    elif kind == "regression":
+        labels = pa.array([7.5 + y for y in labels.to_pylist()])
+    if kind == "dictionary":
+        labels = labels.dictionary_encode()
+    at = table.schema.names.index("y")
+    write(table.set_column(at, "y", labels), tmp_path / "known.parquet")
+    assert run("split known.parquet k --target y -q --memory 256M")[0] == 0
+    assert run(f"train k m -s {solver} -q --memory 256M")[0] == 0
+    some = np.arange(table.num_rows) % 3 == 0
+    known = table.set_column(at, "y", labels).filter(pa.array(~some))
+    if suffix == "csv" and kind == "dictionary":  # which CSV has not
+        labels = labels.dictionary_decode()
+    for name, gone in (("some", some), ("none", some | True)):
+        left = [None if lost else y for lost, y in zip(gone, labels.to_pylist(), strict=True)]
+        column = pa.array(left, labels.type)
+        write(table.set_column(at, "y", column), tmp_path / f"{name}.{suffix}")
+    write(known, tmp_path / "rest.parquet")
+    report = "" if kind == "regression" else "--report"
+    expected = json.loads(run(f"predict rest.parquet m rest.csv --json {report} --memory 256M")[1])
+    status, out, err = run(f"predict some.{suffix} m some-out.csv --json {report} --memory 256M")
+    assert status == 0, err
+    assert "200 rows have no target, and no part in the score" in err
+    found = json.loads(out)
+    assert (found.pop("rows"), found.pop("rows_without_target")) == (600, 200)
+    assert expected.pop("rows") == 400
+    assert found.keys() == expected.keys()
+    for fact, value in found.items():
+        assert value == (pytest.approx(expected[fact]) if kind == "regression" else expected[fact])
+    status, out, err = run(f"predict none.{suffix} m none-out.csv {report} --memory 256M")
+    assert (status, out) == (0, "600 rows\n"), err
+    assert run("predict known.parquet m all.csv -q --memory 256M")[0] == 0
+    results = [(tmp_path / f"{name}.csv").read_text() for name in ("some-out", "none-out", "all")]
+    assert results[0] == results[1] == results[2]
 
 
 def test_a_table_without_weights_is_scored_by_a_recipe_with_weights(run, tmp_path):

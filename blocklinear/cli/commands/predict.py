@@ -159,6 +159,9 @@ def _predict_table(
             listener=console,
         )
     remarks = [] if report.rows else [f"blocklinear: {args.input}: no rows"]
+    if report.unlabelled:
+        rows = counted(report.unlabelled, "row has", "rows have")
+        remarks.append(f"blocklinear: {rows} no target, and no part in the score")
     if report.unseen:
         counts = ", ".join(f"{shown(name)} {n}" for name, n in report.unseen.items())
         remarks.append(f"blocklinear: values that the model does not know, left out: {counts}")
