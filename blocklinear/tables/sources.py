@@ -469,7 +469,13 @@ class _Csv(TableFile):
             if name is not None:
                 place = f"{self.path}, line {line}, column {name}"
                 raise WrongValue(f"{place}: {what}", "correct it", name) from error
-            raise InputError(f"{self.path}, line {line}: {what}", error.fix) from error
+            fix = error.fix
+            if column is None:
+                fix = (
+                    "write text with commas or ends of lines in double quotes: a carriage return "
+                    "ends one, too, and pandas quotes it with quoting=csv.QUOTE_NONNUMERIC"
+                )
+            raise InputError(f"{self.path}, line {line}: {what}", fix) from error
 
     def _not_utf8(self, column: str) -> InputError:
         """Return the error for text that is not UTF-8, with its line."""

@@ -189,6 +189,13 @@ def test_lines_of_csv_are_those_of_the_file(tmp_path, text, message):
         split_tables([str(tmp_path / "t.csv")], tmp_path / "new", options)
 
 
+def test_a_carriage_return_without_quotes_ends_a_line_of_csv(tmp_path):
+    """As `to_csv` of pandas writes text with one."""
+    (tmp_path / "t.csv").write_bytes(b"y,t,x\n1,a,2\n0,b\rc,3\n")
+    with pytest.raises(InputError, match=r"line 3: .*Expected 3 columns, got 2(.|\n)*carriage"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "new", TableOptions("y"))
+
+
 def test_a_prediction_that_fails_leaves_nothing(tmp_path, capfd):
     store = make_store(tmp_path, pa.table({"x": X, "y": Y}))
     model = train(store, TrainOptions(solver=1, gap=0.1, max_outer=2))
