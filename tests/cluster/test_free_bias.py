@@ -51,6 +51,16 @@ def test_one_part_takes_the_rounds_of_one_machine(two, tmp_path, monkeypatch, so
     assert cluster <= alone + 2
 
 
+@pytest.mark.parametrize("regularized", [False, True])
+@pytest.mark.parametrize(("solver", "rounds"), [(1, 30), (7, 15), (12, 15)])
+def test_few_rows_take_few_rounds(two, tmp_path, solver, rounds, regularized):
+    """They took 127, 51 and 685 where a part passed over its 20 rows once or twice in each."""
+    problem, heard = free_problem(solver, 3), Heard()
+    store = split_problem(tmp_path, problem, 6)
+    trained(store, two, problem, 3, heard, gap=1e-2, regularize_bias=regularized)
+    assert heard.of(OuterIteration)[-1].outer <= rounds
+
+
 @pytest.mark.parametrize(("solver", "several"), [(1, False), (7, False), (7, True)])
 def test_a_bias_that_is_far_off_is_found_soon(two, tmp_path, solver, several):
     """It took 114 and 120 rounds where no step was longer than its pull."""
