@@ -308,9 +308,9 @@ def certify_many(
     [N_REACHES, M].
     """
     M = positive.shape[0]
-    scratch = np.zeros((8, W.shape[1]))
+    scratch = np.zeros((7, W.shape[1]))
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
-    entropy, above, a, q = scratch[4], scratch[5], scratch[6], scratch[7]
+    entropy, a, q = scratch[4], scratch[5], scratch[6]
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
             fetch_entries(starts, stops, indices, values, i + FAR)
@@ -343,13 +343,16 @@ def certify_many(
         for k in range(2 if averaged else 1):
             V = average if k else W
             gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
-            if losses.bound_candidates(
-                kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms[k], above, sums[k]
-            ):
-                losses.refine_many(
-                    kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, V,
-                )  # fmt: skip
             for j in range(M):
-                sums[k, losses.GAP_TERM_BOUND, j] += above[j]
+                if C[j] == 0.0:
+                    continue
+                bound = gamma * size * norms[k, j]
+                above, kink = losses.bound_candidate(
+                    kind, epsilon, t[j], C[j], f[j], a[j], q[j], entropy[j], bound, sums[k, :, j]
+                )
+                if kink:
+                    least = gamma * magnitude(indices, values, start, stop, bias, V[:, j])
+                    above = losses.refine(kind, epsilon, t[j], C[j], f[j], a[j], least, above)
+                sums[k, losses.GAP_TERM_BOUND, j] += above
         if recomputed.shape[0] > 0:
             scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)

@@ -40,7 +40,7 @@ Their kernels take
 
 import numpy as np
 
-from blocklinear.kernels.shared import add_exactly, exact_sum, inline, magnitude
+from blocklinear.kernels.shared import add_exactly, inline
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
@@ -327,56 +327,6 @@ def refine(kind, epsilon, t, C, f, a, wrong, above):
     """Return the bound for a smaller `wrong`, if it is less than the one `above`."""
     noise = ROW_ROUNDING * (3.0 + abs(f) + abs(t) + epsilon)
     return min(gap_term_bound(kind, epsilon, t, C, f, 0.0, a, 0.0, 0.0, wrong + noise), above)
-
-
-@inline
-def _bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
-    """Do what `bound_candidates` does; side by side, where `kind` is a literal of hinge loss."""
-    odd = 0
-    for j in range(C.shape[0]):
-        if C[j] == 0.0 and kind > SQUARED_HINGE:  # of hinge losses nothing comes of it
-            above[j] = 0.0
-            continue
-        lost = loss(kind, epsilon, t[j], f[j])
-        sums[LOSS, j], low = exact_sum(sums[LOSS, j], C[j] * lost)
-        sums[LOW, j] += low
-        noise = ROW_ROUNDING * (1.0 + abs(f[j]) + abs(t[j]) + epsilon + 2.0 * abs(q[j]))
-        d = gamma * size * norms[j] + noise
-        above[j] = gap_term_bound(kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], d)
-        if kind in (HINGE, L1_SVR):
-            exact = gap_term_bound(
-                kind, epsilon, t[j], C[j], f[j], lost, a[j], q[j], entropy[j], noise
-            )
-            odd += not above[j] <= WORTH_REFINING * exact
-        odd += not abs(f[j]) < np.inf
-    return odd > 0
-
-
-@inline
-def refine_many(kind, epsilon, t, C, f, a, gamma, above, indices, values, start, stop, bias, W):
-    """Put tighter bounds in the place of those in `above`; there is none if f is no number."""
-    for j in range(C.shape[0]):
-        if C[j] == 0.0:
-            above[j] = 0.0
-        elif not abs(f[j]) < np.inf:
-            above[j] = np.inf
-        elif above[j] > 0.0 and kind in (HINGE, L1_SVR):
-            wrong = gamma * magnitude(indices, values, start, stop, bias, W[:, j])
-            above[j] = refine(kind, epsilon, t[j], C[j], f[j], a[j], wrong, above[j])
-
-
-@inline
-def bound_candidates(kind, epsilon, t, C, f, a, q, entropy, gamma, size, norms, above, sums):
-    """Add losses under one candidate of each model to `sums`, and write the bounds to `above`.
-
-    Return whether `refine_many` has something to do.
-    """
-    others = t, C, f, a, q, entropy, gamma, size, norms, above, sums
-    if kind == HINGE:
-        return _bound_candidates(HINGE, 0.0, *others)
-    if kind == SQUARED_HINGE:
-        return _bound_candidates(SQUARED_HINGE, 0.0, *others)
-    return _bound_candidates(kind, epsilon, *others)
 
 
 @inline
