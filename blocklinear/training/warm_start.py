@@ -162,8 +162,9 @@ class _Start:
             if any(part.alpha[rows].any() for part in self._parts)
         }
         self._infeasible = self._find_infeasible()
-        drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
-        run.first = 1, by_turns(drawn, self._new_blocks())
+        if new := self._new_blocks():
+            drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
+            run.first = 1, by_turns(drawn, new)
 
     def _new_blocks(self) -> set[int]:
         """Return the blocks with rows that are not of the earlier run.
