@@ -125,7 +125,6 @@ def _most_of_decimals(mantissa: NDArray[np.int64], exponent: NDArray[np.uint8]) 
 def _take_apart(
     mantissa: NDArray[np.int64],
     exponent: NDArray[np.uint8],
-    stats: tuple[int, bool, int],
     as_given: bool = False,
     narrow: bool = False,
 ) -> _Numbers:
@@ -134,7 +133,7 @@ def _take_apart(
     If `as_given` is set, decimals stay as they are; otherwise there may be fewer exponents. If
     `narrow` is set, few wide decimals may become doubles, too.
     """
-    bits, negative, found = stats
+    bits, negative, found = kernels.decimal_stats(mantissa, exponent)
     doubles, most, n_doubles = np.empty(0), kernels.MOST_INTEGER, 0
     if narrow and int(bits).bit_length() + negative > 8 * MANY_PLANES:
         most, n_doubles = _most_of_decimals(mantissa, exponent)
@@ -158,7 +157,7 @@ def _take_apart(
 
 
 def _rows(
-    chunk: Chunk, row_gaps: NDArray[np.int64], labels: _Numbers, bits: tuple[int, int]
+    chunk: Chunk, row_gaps: NDArray[np.int64], labels: _Numbers, bits: list[int]
 ) -> tuple[bytes, list[int]]:
     """Return frame 0 and the widths of its planes."""
     widths = [(b + 7) // 8 for b in (*bits, labels.bits)]
@@ -207,17 +206,14 @@ def encode_parts(
 
     If `as_given` is set, `decode_decimals` returns the very decimals; otherwise equal numbers.
     """
-    row_gaps = np.empty(len(chunk.lengths), np.int64)
+    row_gaps = np.diff(chunk.row_numbers, prepend=chunk.row_numbers[0] - 1) - 1
     gaps = _scratch("gaps", 4 * len(chunk.indices)).view(np.uint32)
-    *largest, found_labels, found_values = kernels.chunk_stats(
-        chunk.row_numbers, chunk.lengths, chunk.label_mantissa, chunk.label_exponent,
-        chunk.indices, chunk.mantissa, chunk.exponent, row_gaps, gaps,
-    )  # fmt: skip
-    length_bits, row_gap_bits, gap_bits = (int(x).bit_length() for x in largest)
-    labels = _take_apart(chunk.label_mantissa, chunk.label_exponent, found_labels)
+    gap_bits = int(kernels.gaps_of(chunk.lengths, chunk.indices, gaps)).bit_length()
+    bits_of_rows = [int(np.bitwise_or.reduce(of)).bit_length() for of in (chunk.lengths, row_gaps)]
+    labels = _take_apart(chunk.label_mantissa, chunk.label_exponent)
     narrow = level is not None and not as_given
-    values = _take_apart(chunk.mantissa, chunk.exponent, found_values, as_given, narrow)
-    per_row, widths = _rows(chunk, row_gaps, labels, (length_bits, row_gap_bits))
+    values = _take_apart(chunk.mantissa, chunk.exponent, as_given, narrow)
+    per_row, widths = _rows(chunk, row_gaps, labels, bits_of_rows)
     planes, bits = _entries(chunk, gaps, gap_bits, values)
     frames: list[bytes | memoryview] = [per_row, *planes]
     if chunk.weights is not None:

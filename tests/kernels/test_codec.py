@@ -63,35 +63,10 @@ def test_wide_decimals_become_doubles(numbers, most):
 def test_gaps_count_what_lies_between(rows):
     lengths, _, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    bits = codec._gaps_of(lengths, indices, gaps)
+    bits = codec.gaps_of(lengths, indices, gaps)
     expected = [b - a - 1 for row in rows for a, b in zip([-1, *row], row, strict=False)]
     assert gaps.tolist() == expected
     assert int(bits).bit_length() == max(expected, default=0).bit_length()
-
-
-@quick
-@given(rows=rows_of_indices, seed=st.integers(0, 2**32 - 1))
-def test_a_chunk_is_measured_at_once(rows, seed):
-    lengths, _, indices = csr(rows)
-    rng = np.random.default_rng(seed)
-    numbers = np.cumsum(rng.integers(1, 1000, len(rows)))
-    labels, label_exponents = rng.integers(-3, 9, len(rows)), rng.integers(0, 3, len(rows), "u1")
-    values = rng.integers(-(2**40), 2**40, len(indices))
-    exponents = rng.integers(0, 22, len(indices), "u1")
-    row_gaps, gaps = np.full(len(rows), -1), np.zeros_like(indices)
-    length, row_gap, gap, *stats = codec.chunk_stats(
-        numbers, lengths, labels, label_exponents, indices, values, exponents, row_gaps, gaps
-    )
-    expected = np.zeros_like(indices)
-    assert int(gap) == int(codec._gaps_of(lengths, indices, expected))
-    assert gaps.tolist() == expected.tolist()
-    assert row_gaps.tolist() == [0, *(np.diff(numbers) - 1)][: len(rows)]
-    assert int(length).bit_length() == int(lengths.max(initial=0)).bit_length()
-    assert int(row_gap).bit_length() == int(row_gaps.max(initial=0)).bit_length()
-    assert stats == [
-        codec.decimal_stats(labels, label_exponents),
-        codec.decimal_stats(values, exponents),
-    ]
 
 
 def planes_of(numbers, bits, spare=0):
@@ -113,7 +88,7 @@ def test_indices_come_back_from_their_gaps(rows, base, first):
     rows = [[i for i in row if i >= base] for row in rows]
     lengths, indptr, indices = csr(rows)
     gaps = np.zeros(len(indices), np.uint32)
-    bits = int(codec._gaps_of(lengths, indices, gaps)).bit_length()
+    bits = int(codec.gaps_of(lengths, indices, gaps)).bit_length()
     bits += -bits % 4
     ends, out = np.zeros(len(rows), np.int64), np.zeros(len(indices), np.uint32)
     n_features = int(indices.max(initial=0)) - base + 1

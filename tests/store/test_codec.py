@@ -257,9 +257,7 @@ def test_measurements_of_six_digits_take_20_bits_and_2_for_the_exponent():
 def test_an_exponent_that_would_cost_bits_stays():
     mantissa = np.array([999, 1, 1, 1, 1, 1], np.int64)
     exponent = np.array([0, 1, 2, 3, 4, 5], np.uint8)
-    taken = codec._take_apart(
-        mantissa, exponent, codec.kernels.decimal_stats(mantissa, exponent), narrow=True
-    )
+    taken = codec._take_apart(mantissa, exponent, narrow=True)
     assert (taken.bits, taken.exponents) == (10, [0, 1, 2, 3, 4, 5])
     assert mantissa.tolist() == [999, 1, 1, 1, 1, 1]
 
@@ -270,9 +268,7 @@ def test_few_wide_numbers_are_doubles_and_cost_the_others_nothing():
     mantissa[: len(wide)], exponent[: len(wide)] = codec.decimals(wide)
     np.random.default_rng(1).shuffle(order := np.arange(n))
     mantissa, exponent = mantissa[order], exponent[order]
-    taken = codec._take_apart(
-        mantissa, exponent, codec.kernels.decimal_stats(mantissa, exponent), narrow=True
-    )
+    taken = codec._take_apart(mantissa, exponent, narrow=True)
     assert len(taken.doubles) > 0.99 * len(wide)
     assert taken.bits <= 8
     assert np.isin(taken.doubles, wide).all()
@@ -282,9 +278,7 @@ def test_few_wide_numbers_are_doubles_and_cost_the_others_nothing():
 def test_wide_numbers_stay_decimals_where_most_are():
     numbers = np.random.default_rng(0).integers(10**9, 10**10, 1000)
     mantissa, exponent = numbers.copy(), np.full(1000, 3, np.uint8)
-    taken = codec._take_apart(
-        mantissa, exponent, codec.kernels.decimal_stats(mantissa, exponent), narrow=True
-    )
+    taken = codec._take_apart(mantissa, exponent, narrow=True)
     assert (len(taken.doubles), taken.exponents) == (0, [3])
     assert mantissa.tolist() == numbers.tolist()
 

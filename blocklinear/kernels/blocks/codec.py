@@ -19,7 +19,7 @@ TILE = 2048  # numbers decoded at a time: what is between their planes and them 
 
 
 @kernel
-def _gaps_of(lengths, indices, gaps):
+def gaps_of(lengths, indices, gaps):
     """Write the gap before each index: index - previous - 1 within a row, the index itself first.
 
     Return all gaps, uint32[nnz], or-ed together.
@@ -56,33 +56,6 @@ def decimal_stats(mantissa, exponent):
     for k in range(exponent.shape[0]):
         exponents |= np.uint64(1) << np.uint64(exponent[k] & 63)
     return bits, signs < 0, exponents
-
-
-@kernel
-def chunk_stats(
-    row_numbers, lengths, label_mantissa, label_exponent, indices, mantissa, exponent, row_gaps,
-    gaps,
-):  # fmt: skip
-    """Write the gaps of a chunk, and return what the widths of its columns follow from.
-
-    That is all lengths, all row gaps and all gaps, each or-ed together; then `decimal_stats` of
-    labels and of values. One kernel does it all, as calls from Python take time.
-
-    Parameters
-    ----------
-    row_numbers : int64[n_rows]         increasing
-    label_mantissa, label_exponent : int64[n_rows], uint8[n_rows]
-    indices, gaps : uint32[nnz]         see `_gaps_of`
-    row_gaps : int64[n_rows]  written: gaps before the row numbers, 0 for the first
-    """
-    length_bits = row_gap_bits = 0
-    for i in range(lengths.shape[0]):
-        row_gaps[i] = row_numbers[i] - row_numbers[i - 1] - 1 if i > 0 else 0
-        row_gap_bits |= row_gaps[i]
-        length_bits |= lengths[i]
-    gap_bits = _gaps_of(lengths, indices, gaps)
-    labels = decimal_stats(label_mantissa, label_exponent)
-    return length_bits, row_gap_bits, gap_bits, labels, decimal_stats(mantissa, exponent)
 
 
 @kernel
