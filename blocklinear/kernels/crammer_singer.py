@@ -288,16 +288,16 @@ def cs_add_dual_terms(label, cost, alpha, terms):
 
 
 @kernel
-def _gap_term_parts(C, y, scores, a):
-    """Return the parts of the bound on what a row adds to P - D, see `_gap_term_bound`.
+def _gap_term_bound(C, y, scores, a, rounding, d):
+    """Return the loss of a row without C, and an upper bound of what it adds to P - D.
 
-    With b_m = e^m + f_m - f_y, f_m being scores, and a feasible alpha_i, the row adds
+    With b_m = e^m + f_m - f_y, f_m being scores, and a feasible alpha_i, that is
 
         sum_m (C^m - a_m) (max b - b_m),    C^m = C for m = y, otherwise 0,
 
-    every term of which is >= 0. Return max b, which is the loss without C; by how much it is above
-    the others; the sum; the sum of C^m - a_m, and the term of it where b_m is largest; the largest
-    max b - b_m of an a_m other than 0.
+    every term of which is >= 0. Each b_m may be wrong by `d`: the class of the largest b adds
+    nothing if that is by more than 2 d above the others. As a_y is minus the sum of the others up
+    to rounding, a is feasible only when it is made smaller by that, which is added to the bound.
     """
     own = scores[y]
     best, second, at = 0.0, -np.inf, y
@@ -315,19 +315,9 @@ def _gap_term_parts(C, y, scores, a):
             total -= a[m] * far
             free -= a[m]
             spread = max(spread, far)
-    return best, best - second, total, free, (C - a[y] if at == y else -a[at]), spread
-
-
-@kernel
-def _gap_term_bound(clear, total, free, at_best, spread, rounding, d):
-    """Return an upper bound of what a row adds to P - D, each b_m being wrong by at most d.
-
-    The class of the largest b adds nothing if that is by more than 2 d above the others. As a_y is
-    minus the sum of the others up to rounding, a is feasible only when it is made smaller by that,
-    which is added to the bound, too.
-    """
-    loose = free - at_best if clear > 2.0 * d else free
-    return total + 2.0 * d * max(loose, 0.0) + rounding * (spread + 2.0 * d)
+    if best - second > 2.0 * d:
+        free -= C - a[y] if at == y else -a[at]
+    return best, total + 2.0 * d * max(free, 0.0) + rounding * (spread + 2.0 * d)
 
 
 @kernel(forceinline=True)
@@ -345,16 +335,14 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     if not sizes < np.inf:
         sums[losses.LOSS] = sums[losses.GAP_TERM_BOUND] = np.inf
         return
-    lost, clear, total, free, at_best, spread = _gap_term_parts(C, y, scores, a)
-    add_exactly(C * lost, sums, losses.LOSS)
     rounding, noise = losses.ROW_ROUNDING * (K + 2.0) * a[y], losses.ROW_ROUNDING * (1.0 + highest)
-    above = _gap_term_bound(clear, total, free, at_best, spread, rounding, 2.0 * wrong + noise)
-    exact = _gap_term_bound(clear, total, free, at_best, spread, rounding, noise)
-    if above > max(losses.WORTH_REFINING * exact, 0.0):
+    lost, above = _gap_term_bound(C, y, scores, a, rounding, 2.0 * wrong + noise)
+    add_exactly(C * lost, sums, losses.LOSS)
+    if 4.0 * C * wrong > losses.WORTH_REFINING * above > 0.0:
         most = 0.0
         for m in range(K):
             most = max(most, gamma * magnitude(indices, values, start, stop, bias, V[:, m]))
-        below = _gap_term_bound(clear, total, free, at_best, spread, rounding, 2.0 * most + noise)
+        _, below = _gap_term_bound(C, y, scores, a, rounding, 2.0 * most + noise)
         above = min(above, below)  # added once: taken back, it would take smaller ones with it
     sums[losses.GAP_TERM_BOUND] += above
 

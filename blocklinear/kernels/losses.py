@@ -52,7 +52,7 @@ N_REACHES = 4
 UNIT = 2.0**-53
 """Largest relative error of one operation on float64."""
 ROW_ROUNDING = 4.0 * UNIT  # largest relative error of the terms of one row
-WORTH_REFINING = 1.001  # a bound is refined if that can make it so many times smaller
+WORTH_REFINING = 1e-3  # a bound is refined if that can make it smaller by so much of it
 
 _NEWTON_STEPS = 100
 _NEWTON_TOLERANCE = 1e-8
@@ -308,8 +308,7 @@ def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     noise = ROW_ROUNDING * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
     above = gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + noise)
     if kind in (HINGE, L1_SVR):
-        exact = gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, noise)
-        return above, above > WORTH_REFINING * exact
+        return above, 2.0 * C * wrong > WORTH_REFINING * above and above > 0.0
     return above, False
 
 
