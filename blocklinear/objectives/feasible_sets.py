@@ -35,11 +35,6 @@ class FeasibleSet:
         self.labels = tuple(self.classes[k] if self.classes else None for k in models.positive)
         self.bounded = models.solver.bounded
 
-    @property
-    def least(self) -> Floats:
-        """The largest size of alpha that is feasible for all rows of weight 1, float64[M]."""
-        return self.costs.min(axis=1) if self.bounded else np.full(len(self.costs), np.inf)
-
     def holds(self, column: int, costs: Sequence[float], bounded: bool) -> bool:
         """Return whether all alpha that are feasible for other costs are so for a column."""
         wider = bool((np.asarray(costs) <= self.costs[column]).all())
@@ -50,10 +45,6 @@ class FeasibleSet:
         if not self.classes:
             return np.ones((len(labels), len(self.labels)))
         return np.where(labels[:, None] == np.array(self.labels, np.float64), 1.0, -1.0)
-
-    def size(self, alpha: Floats) -> Floats:
-        """Return what `least` is compared with, float64[n, M]."""
-        return np.abs(alpha)
 
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return the point of the set closest to alpha, or one nearby, float64[n, M]."""
@@ -72,10 +63,6 @@ class AllClasses(FeasibleSet):
     def signs(self, labels: Floats) -> Floats:
         """Return 1: the sign is in alpha."""
         return np.ones((len(labels), len(self.labels)))
-
-    def size(self, alpha: Floats) -> Floats:
-        """Return alpha of the class of a row; those of the others have no lower bound."""
-        return np.maximum(alpha, 0.0)
 
     def fit(self, rows: LabelledRows, alpha: Floats) -> Floats:
         """Return alpha with a sum of 0, scaled to the bound.

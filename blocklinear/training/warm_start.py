@@ -1,11 +1,12 @@
 """Warm starts: alpha of the rows that stayed, 0 for new ones, and the w that goes with it.
 
-Where rows were removed, or alpha had to give way to a new bound, w follows by Eq. (16) of Yu,
+Where rows were removed, w follows by Eq. (16) of Yu,
 
-    w <- w + sum over changed rows of s_i (new alpha_i - old alpha_i) x_i,
+    w <- w - sum over removed rows of s_i alpha_i x_i,
 
-or is added up anew in one pass, whichever reads less. Any feasible alpha is a valid start, and the
-certificate of the run is one of the whole problem, so the optimum does not depend on it.
+or is added up anew in one pass, whichever reads less; in one pass, too, if alpha may have to give
+way to a new bound. Any feasible alpha is a valid start, and the certificate of the run is one of
+the whole problem, so the optimum does not depend on it.
 """
 
 import math
@@ -161,7 +162,6 @@ class _Start:
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
-        self._infeasible = self._find_infeasible()
         if new := self._new_blocks():
             drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
             run.first = 1, by_turns(drawn, new)
@@ -177,23 +177,15 @@ class _Start:
             known[block] += row_range.n_rows
         return {b for b, block in enumerate(self._blocks) if known[b] < block.rows}
 
-    def _find_infeasible(self) -> set[int]:
-        """Return the blocks with alpha that must change, as far as known without labels."""
-        found, weight, previous = set(), self._manifest.weights["least"], self._previous
+    @property
+    def _must_fit(self) -> bool:
+        """Whether alpha may have to change: a bound is narrower, or one of all classes is gone."""
         for part in self._parts:
-            fits = part.feasible_set
-            narrower = [
-                j for j, column in part.columns if not fits.holds(j, column.costs, previous.bounded)
-            ]
-            limits = weight * fits.least[narrower]
-            for block in self._used if narrower else ():
-                sizes = fits.size(part.alpha[self._rows[block]][:, narrower])
-                if not (sizes <= limits).all():
-                    found.add(block)
-            for label in previous.columns.keys() - set(fits.labels) if fits.coupled else ():
-                alpha = previous.columns[label].alpha
-                found |= {block for s, block in self._there if alpha(s.old).any()}
-        return found
+            fits, previous = part.feasible_set, self._previous
+            wide = (fits.holds(j, column.costs, previous.bounded) for j, column in part.columns)
+            if not all(wide) or (fits.coupled and previous.columns.keys() - set(fits.labels)):
+                return True
+        return False
 
     def find_w(self) -> str:
         """Make alpha feasible, and w its sum: "kept", "changed" by Eq. (16), or "recomputed"."""
@@ -225,19 +217,18 @@ class _Start:
 
     def _find_w(self) -> str:
         gone = self._removed()
-        if gone is not None and self._saves(gone):
+        if gone is not None and not self._must_fit and self._saves(gone):
             for part in self._parts:
                 part.take_w()
             before = [column_norms(part.W).sum() for part in self._parts]
             if gone:
                 self._take_out(gone)
-            self._add(self._infeasible, anew=False)
             left = [column_norms(part.W).sum() for part in self._parts]
             if all(new >= CANCELLED * old for old, new in zip(before, left, strict=True)):
-                return "changed" if gone or self._infeasible else "kept"
+                return "changed" if gone else "kept"
         for part in self._parts:
             part.W[:] = 0.0
-        self._add(self._used, anew=True)
+        self._add_up()
         return "recomputed"
 
     def _removed(self) -> list[_Removed] | None:
@@ -259,12 +250,8 @@ class _Start:
 
     def _saves(self, gone: list[_Removed]) -> bool:
         """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
-        whole, changed = (
-            0 if self._resident else sum(self._blocks[b].bytes for b in blocks)
-            for blocks in (self._used, self._infeasible)
-        )
-        changed += sum(record.bytes for record, _ in gone)
-        return changed < whole or not (gone or self._infeasible)
+        whole = 0 if self._resident else sum(self._blocks[b].bytes for b in self._used)
+        return not gone or sum(record.bytes for record, _ in gone) < whole
 
     def _take_out(self, gone: list[_Removed]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
@@ -286,16 +273,16 @@ class _Start:
                 if self._run.halt():
                     raise Abandoned
 
-    def _add(self, blocks: set[int], anew: bool) -> None:
-        """Make alpha fit in some blocks; add the rows, or their changes, to the weights."""
-        for loaded in self._run.pass_over(blocks):
+    def _add_up(self) -> None:
+        """Make alpha feasible, and add up the weights."""
+        for loaded in self._run.pass_over(self._used):
             group = loaded.group
             self.read += [self._blocks[b] for b in group.blocks if not self._resident]
             positions = group.rows.positions
             for part in self._parts:
-                old = part.alpha[positions]
-                new = part.alpha[positions] = part.feasible_set.fit(group, old)
-                part.add_rows(group, new if anew else new - old)
+                alpha = part.feasible_set.fit(group, part.alpha[positions])
+                part.alpha[positions] = alpha
+                part.add_rows(group, alpha)
 
     def carry(self) -> None:
         """Take over a free bias, which is no sum over rows, and what was learned of rows.
