@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,17 @@ def pytest_configure(config):
     if worker and PROCESSORS:
         number = int(worker.removeprefix("gw")) % len(PROCESSORS)
         os.sched_setaffinity(0, {sorted(PROCESSORS)[number]})
+
+
+def pytest_collection(session):
+    """Collect no garbage where modules are imported and tests are listed: a third of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish(session):
+    """Look for garbage in what tests make alone: of a million objects the listing leaves none."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")
