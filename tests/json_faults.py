@@ -1,7 +1,5 @@
 """JSON with one thing wrong in it, for readers that must refuse it with a sentence."""
 
-import copy
-
 KINDS = [None, True, -7, 10**30, 10**400, 0.5, "x", [], {}, [[]], {"a": 1}]
 
 
@@ -44,10 +42,12 @@ def _at(content, path):
 
 
 def _changed(content, path, *value):
-    changed = copy.deepcopy(content)
-    parent = _at(changed, path[:-1])
-    if value:
-        parent[path[-1]] = value[0]
+    """Return a copy with a value in a place, or without it; what is not on the way is shared."""
+    changed, (key, *rest) = content.copy(), path
+    if rest:
+        changed[key] = _changed(content[key], rest, *value)
+    elif value:
+        changed[key] = value[0]
     else:
-        del parent[path[-1]]
+        del changed[key]
     return changed
