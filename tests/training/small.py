@@ -84,8 +84,11 @@ class Problem:
     def optimum(self):
         """P of what LIBLINEAR finds at a tight tolerance: never below the true optimum."""
         dual, rows = self.solver in (3, 13), (self.rows, self.labels, self.weights)
+        # Descent with L1 never sees 1e-12, and then does not look again at the features it left
+        # out: after 200,000 passes P was up to 2.7 % above where 1e-10 ends.
+        tolerance = 1e-8 if dual else 1e-10 if self.solver == 5 else 1e-12
         how = {
-            "C": self.cost, "fit_intercept": False, "dual": dual, "tol": 1e-8 if dual else 1e-12,
+            "C": self.cost, "fit_intercept": False, "dual": dual, "tol": tolerance,
             "max_iter": 200_000, "random_state": 0,
         }  # fmt: skip
         if self.solver == 6:
