@@ -5,21 +5,27 @@
 set -euo pipefail
 . "$(dirname "$0")/venv.sh"
 cd "$root"
-pip install --quiet --disable-pip-version-check --editable '.[test]'
-
 unset PYTHONDONTWRITEBYTECODE # tests start the program often
+pip=(pip install --quiet --disable-pip-version-check)
+"${pip[@]}" --editable .
+# Kernels are compiled while what the tests need is installed, of which most is never imported. The
+# path, as the second installation replaces the first.
+PYTHONPATH="$root" python -m blocklinear warmup &
+warmup=$!
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+"${pip[@]}" --no-compile --editable '.[test]'
+
 # Files come and go by the ten thousand: in memory, if there is room, that takes a third of the time.
 room="$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1)" || room=0
 if [ "${room:-0}" -ge 4 ]; then
     TMPDIR="$(mktemp -d /dev/shm/blocklinear-tests.XXXXXX)"
     export TMPDIR
-    trap 'rm -rf "$TMPDIR"' EXIT
+    trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$TMPDIR"' EXIT
 fi
 ruff check .
 ruff format --check .
-mypy &
-blocklinear warmup
-wait $!
+mypy
+wait "$warmup"
 python bench/guard.py # what training costs, in counts
 parallel=(--numprocesses 2 --dist worksteal)
 python -m pytest -q "${parallel[@]}" "$@"
