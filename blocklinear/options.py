@@ -25,6 +25,9 @@ LINE_FACTOR = 2.5
 where indices increase, since most of them have many digits then."""
 _GAP, _LEAST_GAP = 1e-3, 1e-12  # by default; rounding hides what is smaller
 _MOST_OUTER = 1000  # where more are needed, the data are badly scaled or C is too large
+_MOST_PASSES = (
+    10_000  # of Newton's method, most of which are products: of real data some take 3,000
+)
 _PEGASOS_OUTER = 50  # it converges sublinearly: small gaps are out of reach
 
 
@@ -363,7 +366,7 @@ class TrainOptions:
         neither, `gap` is 0.001. Where coordinate descent is slow and Newton's method goes on, the
         gap decides: if none was given, this number or 0.001, whichever is smaller.
     max_outer : int or None
-        Largest number of outer iterations. None is 1000; 50 for pegasos, 1 for averages.
+        Largest number of outer iterations. None is `most_outer`.
     time_limit_s : float
         Stop once this many seconds have passed: the outer iteration is ended after one pass over
         the data, and a certificate may take another. A cluster ends its round first.
@@ -494,10 +497,8 @@ class TrainOptions:
         _check("gap", self.gap, provable, "at least 1e-12: rounding hides what is smaller")
         if self.gap is None and self.tolerance is None:
             object.__setattr__(self, "gap", _GAP)
-        if self.max_outer is None:
-            most = 1 if self.average else _PEGASOS_OUTER if pegasos else _MOST_OUTER
-            object.__setattr__(self, "max_outer", most)
-        _check("max-outer", self.max_outer, (self.max_outer or 0) >= 1, "at least 1")
+        limited = self.max_outer is None or self.max_outer >= 1
+        _check("max-outer", self.max_outer, limited, "at least 1")
         _check("time-limit", self.time_limit_s, self.time_limit_s > 0, "above 0")
         patient = self.patience is None or self.patience >= 1
         _check("patience", self.patience, patient, "at least 1")
@@ -581,12 +582,21 @@ class TrainOptions:
             if given:
                 raise UsageError(f"a one-class SVM does not take {flag}: {why}", "leave it out")
 
-    def without_violation(self) -> "TrainOptions":
+    @property
+    def most_outer(self) -> int:
+        """The limit: 1000, but 10,000 passes of Newton's method, 50 for pegasos, 1 for averages."""
+        if self.max_outer is not None:
+            return self.max_outer
+        most = {"newton": _MOST_PASSES, "pegasos": _PEGASOS_OUTER}
+        return 1 if self.average else most.get(self.method, _MOST_OUTER)
+
+    def for_newton(self) -> "TrainOptions":
         """Return the options of Newton's method in place of descent: violations are of the dual."""
+        most = self.max_outer or _MOST_PASSES
         if self.tolerance is None:
-            return self
+            return replace(self, max_outer=most)
         smaller = max(min(self.tolerance, _GAP), _LEAST_GAP)
-        return replace(self, gap=self.gap or smaller, tolerance=None)
+        return replace(self, gap=self.gap or smaller, tolerance=None, max_outer=most)
 
     def course(self) -> dict[str, Any]:
         """Return, as JSON, the options that a run cannot change when it is resumed."""

@@ -361,7 +361,7 @@ class BlockDescent(Solver):
         self, task: Models, proven: Sequence[Certificate | None], enough_products: float
     ) -> Newton:
         """Return Newton's method, which goes on from here, but not with models that are proven."""
-        options, alphas = self._options.without_violation(), [v.alpha for v in self.vectors]
+        options, alphas = self._options.for_newton(), [v.alpha for v in self.vectors]
         newton = Newton(task, alphas, self._manifest, options, enough_products, self)
         newton.start_from(self.current(), proven)
         return newton

@@ -53,7 +53,7 @@ def choose_method(
     if not distributed:
         choice = _choice(store, options, task)
     options = replace(options, method=choice.method)
-    return options.without_violation() if choice.method == "newton" else options, choice
+    return options.for_newton() if choice.method == "newton" else options, choice
 
 
 def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodChosen:

@@ -286,7 +286,7 @@ class Run(ABC):
         counts; with a smooth loss, where products are often enough, they are taken to need less
         than `FORESIGHT` outer iterations.
         """
-        solver, left = self.options.solver, (self.options.max_outer or math.inf) - report.outer
+        solver, left = self.options.solver, self.options.most_outer - report.outer
         smooth, hessian = SOLVERS[solver].smooth, self.memory.hessian
         known = hessian or (smooth and costs.has_many_rows(self.manifest))
         early = smooth or costs.enough_products(self.manifest, True) <= left
@@ -336,7 +336,7 @@ class Run(ABC):
         if newton is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.switched_at = newton, outer
-        self.options = self.stopping.options = self.options.without_violation()
+        self.options = self.stopping.options = self.options.for_newton()
 
     def _scored(self, held_out: "HeldOut", weights: Floats) -> tuple[dict[str, Any], float]:
         """Return the scores of weights by name, and a number that is larger for better ones."""

@@ -127,7 +127,7 @@ class Stopping:
         """Return why training must end unconverged, if it must."""
         if self.out_of_time(report.seconds):  # first: it cuts outer iterations short
             return Ending(counted(self.options.time_limit_s, "second"))
-        if self.options.max_outer is not None and report.outer >= self.options.max_outer:
+        if report.outer >= self.options.most_outer:
             why = counted(report.outer, "outer iteration")
             return Ending(why, limit=True, advice=self._how_to_converge(report))
         return None
@@ -185,8 +185,8 @@ class Stopping:
         """
         if instead * took < min(remaining * took, self._work):
             return True
-        limit = self.options.max_outer or math.inf
-        return report.outer >= FORESIGHT and report.outer + remaining > limit
+        late = report.outer + remaining > self.options.most_outer
+        return report.outer >= FORESIGHT and late
 
     def too_slow(self, report: OuterIteration) -> str:
         """Return a warning, the first time, that the limit will come before the goal."""
@@ -198,7 +198,7 @@ class Stopping:
             what, best, goal = "violation", self._best[2], self.options.tolerance
         return (
             f"after {counted(report.outer, 'outer iteration')} the {what} is {best:.3g}, and "
-            f"falls so slowly that it will take more than {self.options.max_outer} to {goal:g}; "
+            f"falls so slowly that it will take more than {self.options.most_outer} to {goal:g}; "
             f"{self._how_to_converge(report)}"
         )
 

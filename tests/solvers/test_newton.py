@@ -138,6 +138,21 @@ def test_products_end_where_the_goal_does(
     assert sum(fewer) >= 10
 
 
+@pytest.mark.parametrize("method", ["newton", "dual"])
+def test_products_go_on_where_descent_would_end(tmp_path, method, no_hessian):
+    """Of ill-conditioned features 3,000 do; they ended after 1,000, far from the optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 200)) @ np.diag(np.logspace(0, -2, 200)) @ rng.normal(size=(200, 200))
+    value = X @ rng.normal(size=200) + rng.normal(size=300)
+    problem = Problem(X, value, solver=11, cost=10.0)
+    store, options = split_problem(tmp_path, problem, 3), problem.options(gap=1e-3, method=method)
+    found = train(store, options).metadata
+    assert found["stopped"] == "converged"
+    assert found["outer_iterations"] > 1000
+    limited = train(store, replace(options, max_outer=1000, run="limited")).metadata
+    assert limited["stopped"] == "1000 outer iterations"
+
+
 @pytest.mark.parametrize("solver", [0, 2])
 def test_each_class_against_the_rest(tmp_path, solver):
     problem = replace(classes(4), solver=solver, cost=5.0)

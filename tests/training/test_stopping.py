@@ -123,9 +123,12 @@ ADVICE = "scale the data, lower C, give a larger --max-outer, or try "
 
 
 def test_the_limit_is_a_thousand_outer_iterations():
-    assert TrainOptions().max_outer == 1000
-    assert TrainOptions(method="pegasos").max_outer == 50
-    assert TrainOptions(average=True).max_outer == 1
+    assert TrainOptions().most_outer == 1000
+    assert TrainOptions(method="pegasos").most_outer == 50
+    assert TrainOptions(average=True).most_outer == 1
+    for options in (TrainOptions(method="newton"), TrainOptions().for_newton()):
+        assert options.most_outer == 10_000
+    assert TrainOptions(max_outer=7, tolerance=0.1).for_newton().most_outer == 7
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def add_parser(commands: Any) -> None:
         "--max-outer",
         type=int,
         metavar="K",
-        help="largest number of outer iterations (default 1000)",
+        help="largest number of outer iterations (default 1000; 10000 passes of Newton's method)",
     )
     parser.add_argument(
         "--group", type=int, metavar="G", help="blocks per block step (default: from --memory)"

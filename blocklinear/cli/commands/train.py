@@ -120,7 +120,8 @@ def _add_stops(group: Any) -> None:
         "--max-outer",
         type=int,
         metavar="K",
-        help="largest number of outer iterations (default 1000; 50 for pegasos)",
+        help="largest number of outer iterations (default 1000; 10000 passes of Newton's method, "
+        "50 for pegasos)",
     )
     group.add_argument(
         "--time-limit",

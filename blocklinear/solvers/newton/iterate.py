@@ -52,7 +52,7 @@ class NewtonIterate(Iterate):
     Parameters
     ----------
     vectors : dict of float64[n]        one for each of `vectors`, zeros, kept by the caller
-    options : TrainOptions    the last pass of `max_outer` evaluates a point
+    options : TrainOptions    the last pass of `most_outer` evaluates a point
     enough_products : float   products with the Hessian after which it would have been cheaper to
                               add it up; infinite where there is no memory for it
 
@@ -85,7 +85,7 @@ class NewtonIterate(Iterate):
         self._bias, self._regularizes_bias = max(options.bias, 0.0), options.regularize_bias
         logistic = SOLVERS[options.solver].kind == LOGISTIC  # whose optimum may be infinite
         self._unbounded = logistic and not options.regularize_bias
-        self._most_passes = options.max_outer or math.inf
+        self._most_passes = options.most_outer
         self._gap = options.gap
         self._enough_products = enough_products
         self.w, self.trial, self.search = vectors["w"], vectors["trial"], vectors["search"]
