@@ -285,14 +285,18 @@ class BlockDescent(Solver):
         self, stream: Iterable[Loaded], enough: float | None
     ) -> Certificate | float:
         duals, proofs = self._each(lambda v: v.duals), self._proofs(ends=enough is None)
+        n_rows, gaps, self.heavy = self._manifest.n_rows, np.zeros(len(self)), dict[int, bool]()
         for loaded in stream:
             self._each(WeightVectors.certify_group, [loaded.group] * len(proofs), proofs)
             if not self.counted.all():  # the outer iteration ended before
                 duals = self._count(loaded.group)
             if enough is None:
                 continue
-            if self._relative_gaps(duals, [proof.least() for proof in proofs]).min() > enough:
-                left = [proof.remaining(self._manifest.n_rows).min(axis=0) for proof in proofs]
+            before, gaps = gaps, self._relative_gaps(duals, [proof.least() for proof in proofs])
+            heavy = bool((gaps - before).max() > enough * loaded.group.n_rows / n_rows)
+            self.heavy |= dict.fromkeys(loaded.group.blocks, heavy)
+            if gaps.min() > enough:
+                left = [proof.remaining(n_rows).min(axis=0) for proof in proofs]
                 return middle(self._relative_gaps(duals, left))
         return self._certified(self._each(lambda v, proof: v.certificates(proof), proofs))
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -187,11 +188,14 @@ class Solver(Trainee):
     passes : float64[1] or None         over rows kept in memory, in the next outer iteration
     first_violation : float64[] or None         what violations of a regression are compared with
     started_warm : bool       whether alpha are those of an earlier run, as far as they fit
+    heavy : dict of bool      whether blocks added more than their share of the gap asked for, of
+                              those that the last pass for a certificate came to
     """
 
     permutes = True
     starts_from_w = True
     started_warm = False
+    heavy: Mapping[int, bool] = MappingProxyType({})
     updates: Floats | None = None
     passes: Floats | None = None
     first_violation: Floats | None = None

@@ -32,7 +32,7 @@ from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.memory_plan import MemoryPlan
-from blocklinear.training.permutations import block_groups
+from blocklinear.training.permutations import block_groups, block_order
 from blocklinear.training.stopping import FORESIGHT, Stopping
 
 if TYPE_CHECKING:
@@ -377,8 +377,9 @@ class GroupRun(Run):
     """A run that loads group after group and works on it.
 
     An outer iteration ends `early` if its goal is reached before all groups had their turn. Number
-    `first`[0] begins with the blocks `first`[1], those with new rows after a warm start, and does
-    not end before them; where there are none, after a certificate in vain, it does not end early.
+    `first`[0] begins with the blocks `first`[1], and does not end before them: after a warm start
+    those with new rows; after a certificate in vain those that it found to add much to the gap, and
+    those that it did not come to, but for those that had their turn if others had none.
     """
 
     solver: Solver
@@ -441,7 +442,7 @@ class GroupRun(Run):
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         number, blocks = self.first
-        first = (len(blocks) or len(self.manifest.blocks)) if number == self.outer else 1
+        first = max(len(blocks), 1) if number == self.outer else 1
         for loaded in self._to_step_on(todo[self.done :], following[0]):
             with self.times.counting("solve_s"):
                 self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
@@ -475,9 +476,13 @@ class GroupRun(Run):
         return self.solver.certify(self.pass_over(last=True), enough)
 
     def learn(self, found: Certificate | float, seen: Estimate) -> None:
-        """Take note of a certificate in vain: some block that had no turn may be the reason."""
+        """Take note of a certificate in vain, and let blocks that may be the reason come first."""
         super().learn(found, seen)
-        self.first = self.outer + 1, []
+        outer, heavy = self.outer + 1, self.solver.heavy
+        drawn = block_order(self.options.seed, self._order(outer), len(self.manifest.blocks))
+        groups = self.block_groups(self.outer)[: self.done] if self.early else []
+        had_turn = set().union(*groups)
+        self.first = outer, [b for b in drawn.tolist() if heavy.get(b, b not in had_turn)]
 
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to where a checkpoint was saved."""

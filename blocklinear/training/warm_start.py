@@ -162,9 +162,8 @@ class _Start:
             for b, rows in enumerate(self._rows)
             if any(part.alpha[rows].any() for part in self._parts)
         }
-        if new := self._new_blocks():
-            drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
-            run.first = 1, by_turns(drawn, new)
+        drawn = block_order(run.options.seed, 1, len(self._blocks)).tolist()
+        run.first = 1, by_turns(drawn, self._new_blocks())
 
     def _new_blocks(self) -> set[int]:
         """Return the blocks with rows that are not of the earlier run.

@@ -332,7 +332,7 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
     assert len(set(blocks)) == 4
     assert {blocks[0], blocks[2]} == {6, 7}  # by turns with others
     train(store, how(3, group=2, max_outer=1, warm_start=True))
-    assert Checkpoint(store.folder / "runs" / "default").facts["first"] == [0, []]
+    assert Checkpoint(store.folder / "runs" / "default").facts["first"] == [1, []]
 
 
 def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, monkeypatch):
