@@ -366,7 +366,8 @@ class TrainOptions:
         neither, `gap` is 0.001. Where coordinate descent is slow and Newton's method goes on, the
         gap decides: if none was given, this number or 0.001, whichever is smaller.
     max_outer : int or None
-        Largest number of outer iterations. None is `most_outer`.
+        Largest number of outer iterations. None is 1000, but 10,000 passes of Newton's method, 50
+        of pegasos, 1 for averages: see `most_outer`.
     time_limit_s : float
         Stop once this many seconds have passed: the outer iteration is ended after one pass over
         the data, and a certificate may take another. A cluster ends its round first.
@@ -584,11 +585,14 @@ class TrainOptions:
 
     @property
     def most_outer(self) -> int:
-        """The limit: 1000, but 10,000 passes of Newton's method, 50 for pegasos, 1 for averages."""
+        """How many outer iterations there are at most."""
         if self.max_outer is not None:
             return self.max_outer
-        most = {"newton": _MOST_PASSES, "pegasos": _PEGASOS_OUTER}
-        return 1 if self.average else most.get(self.method, _MOST_OUTER)
+        if self.method == "newton":
+            return _MOST_PASSES
+        if self.method == "pegasos":
+            return _PEGASOS_OUTER
+        return 1 if self.average else _MOST_OUTER
 
     def for_newton(self) -> "TrainOptions":
         """Return the options of Newton's method in place of descent: violations are of the dual."""
