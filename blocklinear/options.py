@@ -70,9 +70,9 @@ class TextOptions:
     memory_bytes : int
         Memory budget of the whole process.
     on_error : {"fail", "skip"}
-        Whether a malformed line is an error or is left out.
+        Whether a malformed line, or a row of a table without a target, is an error or is left out.
     max_errors : int
-        Largest number of lines that may be left out.
+        Largest number of lines or rows that may be left out.
     require_final_newline : bool
         Refuse a text file whose last line has no newline, since it may be truncated.
     unsorted : {"fail", "sort"}

@@ -59,7 +59,7 @@ STORE/  manifest.json      what the store holds; replacing it is the one commit 
         features/f<k>.map  the index in the input of each feature number
         features/n<k>.zst  names of features, if they have any
         columns/           its entries by feature: a cache, which may be deleted at any time
-        skipped.txt        lines that --on-error skip left out
+        skipped.txt        lines or rows that --on-error skip left out
         runs/<name>/       a training run: checkpoint.json, alpha, w and averages
 ```"""
 

@@ -20,15 +20,16 @@ from blocklinear.ingest.add import (
     check_weights,
     commit_batch,
     ingest_into,
+    list_of_skipped,
     split_options,
 )
 from blocklinear.ingest.compact import usual_bytes
-from blocklinear.ingest.ingest import Batch, Ingestion
+from blocklinear.ingest.ingest import Batch, Ingestion, SkippedLines
 from blocklinear.ingest.split import check_new, ingestion_of, new_store, save
 from blocklinear.ingest.writer import make_plan
 from blocklinear.numerals import counted
 from blocklinear.options import AddOptions, SplitOptions
-from blocklinear.store.changes import AnyStore, changing, new_blocks
+from blocklinear.store.changes import AnyStore, changing, new_blocks, skipped_name
 from blocklinear.store.features import read_names
 from blocklinear.store.store import BlockStore
 
@@ -245,6 +246,10 @@ class StoreWriter:
         """
         self._sources, self._recipe = sources, recipe
 
+    def skipped_rows(self) -> SkippedLines:
+        """Return the list of rows that whoever reads files leaves out, in the store."""
+        return SkippedLines(self._place.list_of_skipped(), "row")
+
     def _open(self, weighted: bool) -> None:
         """Make ready for rows: now it is known whether they have weights."""
         self._weighted = weighted
@@ -268,6 +273,7 @@ class StoreWriter:
             raise InputError("no rows were appended", "append a batch with rows")
         reader = self._reader
         expected, found = self._place.expected_rows, self._ingestion.n_rows
+        found += sum(source["skipped"] for source in self._sources or ())
         if expected is not None and found != expected:
             raise InputError(
                 f"{counted(found, 'row')}, not the {expected} expected", "append all of them"
@@ -296,6 +302,10 @@ class _NewStore:
         with new_store(self._path, lambda target: check_new(target, options)) as staging:
             self._staging = staging
             yield
+
+    def list_of_skipped(self) -> Path:
+        """Return the file that rows are listed in which are left out."""
+        return self._staging / skipped_name(self._options.batch)
 
     def options(self, weighted: bool) -> SplitOptions:
         """Return how rows become blocks; refuse weights, or that there are none."""
@@ -343,8 +353,12 @@ class _OldStore:
             manifest = self._old.manifest
             options = _of_batches(split_options(manifest, self._options, sha256=False))
             self._how = replace(options, batch=batch_name(manifest, self._options.batch))
-            with new_blocks(self._old) as self._first:
+            listed = list_of_skipped(self._old, self._how.batch)
+            with new_blocks(self._old) as self._first, listed:
                 yield
+
+    def list_of_skipped(self) -> Path:
+        return self._old.folder / skipped_name(self._how.batch)
 
     def options(self, weighted: bool) -> SplitOptions:
         check_weights(self._old.manifest, weighted, _WEIGHTS)

@@ -99,8 +99,6 @@ def refuse_text_options(args: argparse.Namespace) -> None:
     """
     if getattr(args, "weights", None) is not None:
         raise UsageError("--weights is for text", "name the column of weights: --weight")
-    if getattr(args, "on_error", None) == "skip":
-        raise UsageError("--on-error skip is for text", "leave out rows that are not to be read")
     for name, usual in _FOR_TEXT.items():
         if getattr(args, name, None) not in (None, usual):
             raise UsageError(f"--{name.replace('_', '-')} is for text", "leave it out")

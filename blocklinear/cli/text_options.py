@@ -33,14 +33,15 @@ def add_limits(parser: Any, listed_in: str) -> None:
         "--on-error",
         default="fail",
         choices=("fail", "skip"),
-        help=f"what to do with a malformed line (default fail); skip: list it in {listed_in}",
+        help="what to do with a malformed line, or a row of a table without a target (default "
+        f"fail); skip: leave it out, and list it in {listed_in}",
     )
     parser.add_argument(
         "--max-errors",
         type=int,
         default=1000,
         metavar="K",
-        help="largest number of lines that may be skipped (default 1000)",
+        help="largest number of lines or rows that may be skipped (default 1000)",
     )
     parser.add_argument(
         "--max-features",

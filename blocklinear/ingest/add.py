@@ -55,7 +55,7 @@ def add(
             seen.refuse_file(path)
         name = batch_name(old.manifest, None if present.is_taken else options.batch)
         try:
-            with new_blocks(old) as first, _list_of_skipped(old, name):
+            with new_blocks(old) as first, list_of_skipped(old, name):
                 named = replace(new_rows, batch=name)
                 return _write(old, inputs, named, seen, present, first, listener)
         except _FoundError as found:
@@ -64,7 +64,7 @@ def add(
 
 
 @contextlib.contextmanager
-def _list_of_skipped(store: BlockStore, batch: str) -> Iterator[None]:
+def list_of_skipped(store: BlockStore, batch: str) -> Iterator[None]:
     """Delete the list of the refused lines of a batch, unless the batch comes to be."""
     path = store.folder / skipped_name(batch)
     remove_files([path])  # of one that was killed, or removed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from blocklinear.classes import Classes, code_text
-from blocklinear.errors import InputError, InputFormatError, UsageError, storage_errors
+from blocklinear.errors import InputError, UsageError, storage_errors
 from blocklinear.events import Listener, OneLabel, SplitProgress, Warned
 from blocklinear.ingest.numbering import Numbering
 from blocklinear.ingest.writer import BatchWriter, Plan, decoded_bytes
@@ -278,15 +278,15 @@ def total_bytes(inputs: Paths, options: SplitOptions) -> float | None:
 
 
 class SkippedLines:
-    """The refused lines, listed in a file as they come; there is none if none come."""
+    """The refused lines, or rows of tables, listed in a file as they come; none if none come."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.name = path, path.name
+    def __init__(self, path: Path, kind: str = "line") -> None:
+        self._path, self.name, self._kind = path, path.name, kind
         self._stream: IO[bytes] | None = None
         self.first = ""
 
-    def add(self, error: InputFormatError) -> None:
-        """List a line: path, line, column and problem."""
+    def add(self, error: InputError) -> None:
+        """List one: path, line or row, column and problem."""
         with storage_errors(self._path, "write"):
             if self._stream is None:
                 self._stream = open(self._path, "xb")  # noqa: SIM115
@@ -294,11 +294,12 @@ class SkippedLines:
             self._stream.write(os.fsencode(error.what.replace("\n", "\\n")) + b"\n")
 
     def tell(self, n: int, listener: Listener) -> None:
-        """Warn that `n` lines were skipped, if any were."""
+        """Warn that `n` were skipped, if any were."""
         if n:
+            skipped = counted(n, f"{self._kind} was", f"{self._kind}s were")
             listener(
                 Warned(
-                    f"{counted(n, 'line was', 'lines were')} skipped; the first: {self.first}; "
+                    f"{skipped} skipped; the first: {self.first}; "
                     f"all are listed in {self.name} in the store"
                 )
             )

@@ -85,6 +85,7 @@ class Evaluation:
     rows : int
     unknown_labels : int      rows of a class that the model does not have; they count as wrong, and
                               have no place in curves
+    unlabelled : int          rows of a table without a target, which are left out
     score : Score             accuracy, or the errors of a regression; the number of outliers where
                               a one-class model meets other labels than 1 and -1
     confusion : Confusion or None       None for a regression, and for such labels
@@ -98,7 +99,7 @@ class Evaluation:
     def __init__(self, model: ModelParameters, positive: float | None = None) -> None:
         self._outcomes = np.array(model.outcomes, np.float64)
         self._names, self._logistic = model.outcome_names, model.is_logistic
-        self.rows = self.unknown_labels = 0
+        self.rows = self.unknown_labels = self.unlabelled = 0
         self.score, regression = score_of(model), model.is_regressor
         if regression and positive is not None:
             raise UsageError(

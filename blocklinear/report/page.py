@@ -314,6 +314,8 @@ def _spread(mean: object, spread: object) -> str:
 
 def _evaluation(found: Evaluation, test: str, pictures: Pictures) -> str:
     lines = {"rows": facts.number_text(found.rows)}
+    if found.unlabelled:
+        lines["rows without a target"] = facts.number_text(found.unlabelled)
     score = found.score.as_dict()
     for name, value in score.items():
         if name != "rows":

@@ -337,11 +337,12 @@ class BlockStore:
             (m.normalize == "l2", "rows are divided by their norm when they are read"),
         ]
         lines += [text for holds, text in notes if holds]
+        skipped = "row" if m.of_tables else "line"
         changes = [
             ("sorted_rows", "row was sorted", "rows were sorted"),
             ("merged_entries", "repeated entry was added up", "repeated entries were added up"),
             ("ignored_qids", "query number (qid) was ignored", "query numbers (qid) were ignored"),
-            ("skipped", "line was skipped", "lines were skipped"),
+            ("skipped", f"{skipped} was skipped", f"{skipped}s were skipped"),
         ]
         lines += [
             counted(m.total(name), one, several) for name, one, several in changes if m.total(name)

@@ -258,17 +258,13 @@ class Encoder:
                 self._entries.append((j, value))
             listed[j].values.known[code] = ids[value]
 
-    def labels(self, part: FileRows, all_known: bool = True) -> NDArray[Any]:
+    def labels(self, part: FileRows) -> NDArray[Any]:
         """Return the labels, float64[n_rows], or text as Python has it.
 
-        InputError is raised if one is missing and they are to be `all_known`; else it is 0, or None
-        among text.
+        One that is missing is 0, or None among text.
         """
         target = self._recipe.target
         array = part.columns[target.name]
-        if all_known:
-            fix = "leave out rows without one; `predict` takes them"
-            refuse_missing(part, target.name, array, "the target", fix)
         if target.kind != "text":
             return numbers_of(part, target.name, array, is_target=True)[0]
         strings = array.dictionary_decode() if hasattr(array, "dictionary") else array
@@ -327,8 +323,9 @@ class EncodedTable(Table):
     ) -> None:
         self.kind, self.n_rows, self.n_columns = "table", part.n_rows, n_features
         self.any_width = True  # a dictionary grows
-        last = part.first + part.n_rows - 1
-        self.place = f"{part.place}, rows {part.first} to {last}"
+        self.place = f"{part.place}, rows {part.number(0)} to {part.number(part.n_rows - 1)}"
+        if part.kept is not None:
+            self.place += ", of those with a target"
         self._names = [names[j] for j in single]
         self._cells, self._words = cells, words
         self._n_single = len(cells.features)

@@ -26,7 +26,7 @@ from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.arrow import TableMemory, arrow
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.results import Outcomes, ResultWriter, kept
-from blocklinear.tables.stream import Tables, columns_of, reader_of
+from blocklinear.tables.stream import Skipping, Tables, columns_of, reader_of
 from blocklinear.tables.values import Floats
 
 
@@ -151,7 +151,7 @@ def predict_tables(
     with place.open() as stream:
         writer = ResultWriter(stream, place.name)
         try:
-            for found in tables.encoded(encoder, labelled, keep, all_known=False):
+            for found in tables.encoded(encoder, labelled, keep):
                 if strict and encoder.unseen:
                     raise _unknown_values(encoder.unseen)
                 start = 0
@@ -242,10 +242,10 @@ def evaluate_tables(
     options: TextOptions | None = None,
     positive: float | None = None,
 ) -> Evaluation:
-    """Compare the targets of some tables with what a model says of their rows.
+    """Compare the targets of some tables with what a model says of the rows that have one.
 
     UsageError, InputError, MismatchError and StorageError are raised as by `predict_tables`; also
-    if the tables have no column of targets, or no rows.
+    if the tables have no column of targets, or no row that has one.
 
     Parameters
     ----------
@@ -266,12 +266,13 @@ def evaluate_tables(
     encoder, (reader, base) = Encoder(recipe, growing=False), _reader(model, options, left)
     evaluation = Evaluation(model, positive)
     try:
-        for found in tables.encoded(encoder, True):
+        for found in tables.encoded(encoder, True, skipping=Skipping()):
             batches = reader.take(found.table, found.labels, None)
             for given, decisions, _ in decided(model, batches, base, evaluation.rows):
                 evaluation.add(given, decisions)
     finally:
         reader.close()
     if not evaluation.rows:
-        raise InputError(f"{', '.join(inputs)}: no rows", "check the input")
+        raise tables.no_rows()
+    evaluation.unlabelled = sum(tables.skipped)
     return evaluation

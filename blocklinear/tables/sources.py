@@ -548,7 +548,7 @@ class _Lines(FileRows):
 
     def at(self, row: int) -> str:
         """Return in which line a row is."""
-        return f"{self.place}, line {self.line_of(self.first + row)}"
+        return f"{self.place}, line {self.line_of(self.number(row))}"
 
 
 class _Keyed(TableFile):

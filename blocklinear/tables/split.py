@@ -17,7 +17,7 @@ from blocklinear.tables.arrow import TableMemory
 from blocklinear.tables.encode import Encoder
 from blocklinear.tables.infer import TableOptions, infer
 from blocklinear.tables.moments import Moments
-from blocklinear.tables.stream import Tables, columns_of, read_ahead, reader_of
+from blocklinear.tables.stream import Skipping, Tables, columns_of, read_ahead, reader_of
 from blocklinear.text import Rows
 
 
@@ -42,6 +42,7 @@ def split_tables(
     listener : callable       receives `SplitProgress` and `Warned`
     """
     options = options or SplitOptions()
+    most_skipped = _most_skipped(options.text)
     options = replace(options, text=_of_rows(options.text))
     tables = _tables(inputs, options.text)
     recipe = infer(*tables.first_schema(table.categories), table, listener)
@@ -49,9 +50,9 @@ def split_tables(
     with StoreWriter(store, options, progress) as writer:
         tables.open(recipe, "those of the first table", _own(recipe))
         if table.standardize:
-            recipe = with_moments(recipe, tables)
+            recipe = with_moments(recipe, tables, most_skipped)
         encoder = Encoder(recipe, growing=True)
-        _append(writer, tables, encoder, options.text.memory_bytes, progress)
+        _append(writer, tables, encoder, options.text.memory_bytes, most_skipped, progress)
         writer.describe(tables.provenance(), encoder.recipe.to_bytes())
     return writer.store
 
@@ -83,6 +84,7 @@ def add_tables(
         Values that the dictionary does not have, which are no features, by column.
     """
     options = options or AddOptions()
+    most_skipped = _most_skipped(options.text)
     options = replace(options, text=replace(_of_rows(options.text), index_base="auto"))
     old = BlockStore.open(store)
     recipe = recipe_of(old)
@@ -97,7 +99,7 @@ def add_tables(
         for source in tables.sources:
             refuse_known(old.manifest, source.path, options.allow_duplicate)
         encoder = Encoder(recipe, growing=False)
-        _append(writer, tables, encoder, options.text.memory_bytes, progress)
+        _append(writer, tables, encoder, options.text.memory_bytes, most_skipped, progress)
         writer.describe(tables.provenance(), recipe.to_bytes())
     warn_of_unseen(encoder.unseen, listener)
     return writer.store, encoder.unseen
@@ -150,7 +152,7 @@ def labelled_rows(
         reader = reader_of(coder, options, left, manifest.index_base, "the store")
         try:
             encoder = Encoder(recipe, growing=False)
-            for found in tables.encoded(encoder, labelled=True):
+            for found in tables.encoded(encoder, labelled=True, skipping=Skipping()):
                 yield from reader.take(found.table, found.labels, None)
         finally:
             reader.close()
@@ -158,16 +160,16 @@ def labelled_rows(
     return rows(), left
 
 
-def with_moments(recipe: Recipe, tables: Tables) -> Recipe:
+def with_moments(recipe: Recipe, tables: Tables, most_skipped: int) -> Recipe:
     """Return a recipe with the mean and the deviation of each column of numbers, from one pass.
 
-    Missing values do not count; a column of one value is divided by 1.
+    Missing values and rows without a target do not count; a column of one value is divided by 1.
     """
     names = [recipe.names[j] for j in recipe.numbers]
     if not names:
         return recipe
     moments = {name: Moments() for name in names}
-    for _, part in read_ahead(tables.parts(names)):
+    for _, part in read_ahead(tables.parts([*names, recipe.target.name], Skipping(most_skipped))):
         for name in names:
             moments[name].add(part, name)
     columns = list(recipe.columns)
@@ -188,7 +190,12 @@ def warn_of_unseen(unseen: dict[str, int], listener: Listener) -> None:
 
 def _of_rows(text: TextOptions) -> TextOptions:
     """Return how rows are taken in: the features of a row may be in any order, and repeated."""
-    return replace(text, unsorted="sort", duplicates="sum", hash_bits=0)
+    return replace(text, unsorted="sort", duplicates="sum", hash_bits=0, on_error="fail")
+
+
+def _most_skipped(text: TextOptions) -> int:
+    """Return how many rows without a target may be left out."""
+    return text.max_errors if text.on_error == "skip" else 0
 
 
 def _tables(inputs: Sequence[str], text: TextOptions) -> Tables:
@@ -216,14 +223,23 @@ class _Progress:
 
 
 def _append(
-    writer: StoreWriter, tables: Tables, encoder: Encoder, memory_bytes: int, progress: _Progress
+    writer: StoreWriter,
+    tables: Tables,
+    encoder: Encoder,
+    memory_bytes: int,
+    most_skipped: int,
+    progress: _Progress,
 ) -> None:
     names = columns_of(encoder.recipe, labelled=True, weighted=True)
     writer.reserved_bytes = memory_bytes - tables.bytes_for_rows(names)
+    skipped = writer.skipped_rows()
+    skipping = Skipping(most_skipped, skipped.add)
 
     def batches() -> Iterator[tuple[Any, Any, Any]]:
-        for rows in tables.encoded(encoder, True, weighted=True, digested=True):
+        for rows in tables.encoded(encoder, True, weighted=True, digested=True, skipping=skipping):
             progress.bytes_read = rows.bytes_read
             yield rows.table, rows.labels, rows.weights
 
-    writer.append_all(batches())
+    with skipped:
+        writer.append_all(batches())
+    skipped.tell(sum(tables.skipped), progress)

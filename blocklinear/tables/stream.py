@@ -1,8 +1,9 @@
 """Files of tables as a stream of rows of features, read one part ahead."""
 
 import contextlib
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,7 +22,7 @@ from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableM
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.sources import TableFile, WrongValue, find_files, open_source
-from blocklinear.tables.values import FileRows, Floats, Integers, missing_in
+from blocklinear.tables.values import FileRows, Floats, Integers, missing_in, refuse_missing
 
 _MOST_ROWS = 1 << 16
 _MUCH_BYTES = 128 << 20
@@ -46,9 +47,17 @@ class Encoded:
     part: FileRows
     table: EncodedTable
     labels: NDArray[Any] | None  # shape (n_rows,)
-    unlabelled: Integers | None  # rows without a label, if such are wanted
+    unlabelled: Integers | None  # rows without a label, if labels are wanted
     weights: Floats | None  # float64[n_rows]
     bytes_read: int  # of all files so far
+
+
+@dataclass(frozen=True)
+class Skipping:
+    """How rows without a target are left out."""
+
+    most: float = math.inf  # if there are more, the first is refused
+    tell: Callable[[InputError], None] | None = None  # called with what is wrong with each
 
 
 class Tables:
@@ -65,6 +74,7 @@ class Tables:
     paths : list of str       of the files
     sources : list of TableFile  once they are open
     bytes_total : int
+    skipped : list of int     rows that were left out, by file
     """
 
     def __init__(self, inputs: Sequence[str], threads: int, memory: TableMemory) -> None:
@@ -75,6 +85,8 @@ class Tables:
         self.sources: list[TableFile] = []
         self._before: list[os.stat_result] = []
         self._rows: list[int] = []
+        self.skipped: list[int] = []
+        self._target = ""
         self._kinds: dict[str, str] = {}
         self._digests: dict[int, str] = {}
         self.bytes_total = 0
@@ -120,7 +132,7 @@ class Tables:
         asked : sequence of str   columns of the target and the weight that are needed
         """
         self._kinds = {column.name: column.kind for column in recipe.columns}
-        kinds = dict(self._kinds)
+        kinds, self._target = dict(self._kinds), recipe.target.name
         kinds[recipe.target.name] = recipe.target.kind
         if recipe.weight is not None:
             kinds[recipe.weight] = "number"
@@ -134,21 +146,42 @@ class Tables:
             self.sources.append(source)
             self.bytes_total += source.size
         differences.refuse(whose)
-        self._rows = [0] * len(self.sources)
 
-    def parts(self, names: Sequence[str]) -> Iterator[tuple[int, FileRows]]:
-        """Yield parts of these columns, each with the position of its file."""
+    def parts(
+        self, names: Sequence[str], skipping: Skipping | None = None
+    ) -> Iterator[tuple[int, FileRows]]:
+        """Yield parts of these columns, each with the position of its file.
+
+        With `skipping`, which takes the column of the target, rows without one are left out.
+        """
         spare = spare_bytes(self.bytes_for_rows(names))
         share = PARTS_BYTES // 2 if spare >= _MUCH_BYTES else PARTS_BYTES
         fitting = spare // share // (CELL_BYTES * len(names))
         n_rows = min(max(fitting, LEAST_ROWS), _MOST_ROWS)
+        self._rows, self.skipped = [0] * len(self.sources), [0] * len(self.sources)
         for k, source in enumerate(self.sources):
-            self._rows[k] = 0
             with storage_errors(source.path, "read"), self._what_to_do():
-                for part in source.read(names, n_rows):
+                for read in source.read(names, n_rows):
+                    part = read if skipping is None else self._labelled(read, skipping)
+                    self.skipped[k] += read.n_rows - part.n_rows
                     if part.n_rows:
                         self._rows[k] += part.n_rows
                         yield k, part
+
+    def _labelled(self, part: FileRows, skipping: Skipping) -> FileRows:
+        """Return the rows that have a target."""
+        array = part.columns[self._target]
+        missing = missing_in(array)
+        if not len(missing):
+            return part
+        if sum(self.skipped) + len(missing) > skipping.most:
+            fix = "`--on-error skip` leaves out up to --max-errors such rows; `predict` takes them"
+            refuse_missing(part, self._target, array, "the target", fix)
+        if skipping.tell is not None:
+            what = f"column {self._target}: the target is missing"
+            for row in missing.tolist():  # not `at`, which in CSV looks for the line
+                skipping.tell(InputError(f"{part.place}, row {part.number(row)}, {what}"))
+        return part.with_values(self._target)
 
     @contextlib.contextmanager
     def _what_to_do(self) -> Iterator[None]:
@@ -170,7 +203,7 @@ class Tables:
         keep: Sequence[str] = (),
         weighted: bool = False,
         digested: bool = False,
-        all_known: bool = True,
+        skipping: Skipping | None = None,
     ) -> Iterator[Encoded]:
         """Return the rows, part by part; the next is encoded meanwhile, and one after it read.
 
@@ -180,17 +213,18 @@ class Tables:
                                   has them
         keep : sequence of str    other columns to read
         digested : bool           whether digests of the files are taken, for `provenance`
-        all_known : bool          whether a row without a label is refused
+        skipping : Skipping or None         where labels are wanted, how rows without one are left
+                                  out; None if they are not
         """
         recipe = encoder.recipe
         names = columns_of(recipe, labelled, keep, weighted)
         before = [0, *accumulate(source.size for source in self.sources)]
 
         def rows() -> Iterator[Encoded]:
-            for k, part in self._digested(read_ahead(self.parts(names)), digested):
-                labels = encoder.labels(part, all_known) if labelled else None
-                unlabelled = None
-                if labelled and not all_known:
+            for k, part in self._digested(read_ahead(self.parts(names, skipping)), digested):
+                labels, unlabelled = None, None
+                if labelled:
+                    labels = encoder.labels(part)
                     unlabelled = missing_in(part.columns[recipe.target.name])
                 weights = encoder.weights(part) if weighted else None
                 done = before[k] + part.bytes_read
@@ -228,8 +262,7 @@ class Tables:
         StorageError is raised if one has changed meanwhile; InputError if there are no rows.
         """
         if not sum(self._rows):
-            names = ", ".join(self.paths[:10])
-            raise InputError(f"{names}: no rows", "check the input")
+            raise self.no_rows()
         sources = []
         for k, (source, before) in enumerate(zip(self.sources, self._before, strict=True)):
             with storage_errors(source.path, "read"):
@@ -240,11 +273,17 @@ class Tables:
             sources.append(
                 {
                     "path": source.path, "size": now.st_size, "mtime_ns": now.st_mtime_ns,
-                    "sha256": None, "xxh64": digest, "rows": self._rows[k], "lines": self._rows[k],
-                    "blank": 0, "zeros": 0, "skipped": 0, "final_newline": True,
+                    "sha256": None, "xxh64": digest, "rows": self._rows[k],
+                    "lines": self._rows[k] + self.skipped[k], "blank": 0, "zeros": 0,
+                    "skipped": self.skipped[k], "final_newline": True,
                 }
             )  # fmt: skip
         return sources
+
+    def no_rows(self) -> InputError:
+        """Return the error for files that were read and hold no row, or none with a target."""
+        which = f" with a target, {sum(self.skipped)} without" if any(self.skipped) else ""
+        return InputError(f"{', '.join(self.paths[:10])}: no rows{which}", "check the input")
 
 
 def columns_of(

@@ -1,7 +1,7 @@
 """Rows of tables, as Arrow has them, to arrays: checked, with the place of what is wrong."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,23 @@ class FileRows:
     columns: dict[str, Any]  # dict of str to pyarrow Array
     n_rows: int
     bytes_read: int  # of the file, about
+    # int64[n_rows]: which of the rows from `first` on these are, if some were left out
+    kept: Integers | None = field(default=None, kw_only=True)
+
+    def number(self, row: int) -> int:
+        """Return the number of a row in `place`; rows are counted from 0 here."""
+        return self.first + (row if self.kept is None else int(self.kept[row]))
 
     def at(self, row: int) -> str:
         """Return where a row is, for people; rows are counted from 0 here."""
-        return f"{self.place}, row {self.first + row}"
+        return f"{self.place}, row {self.number(row)}"
+
+    def with_values(self, name: str) -> "FileRows":
+        """Return the rows that have a value in a column."""
+        has_value = _decoded(self.columns[name]).is_valid()
+        columns = {other: array.filter(has_value) for other, array in self.columns.items()}
+        kept = np.delete(np.arange(self.n_rows), missing_in(self.columns[name]))
+        return replace(self, columns=columns, n_rows=len(kept), kept=kept)
 
 
 def numbers_of(
@@ -69,13 +82,18 @@ def numbers_of(
 
 def missing_in(array: Any) -> Integers:
     """Return which values of an Arrow array are missing."""
-    if hasattr(array, "dictionary") and array.dictionary.null_count:
-        array = array.dictionary_decode()
+    array = _decoded(array)
     if not array.null_count:
         return np.empty(0, np.int64)
     is_null = array.is_null()
     bits = np.unpackbits(np.frombuffer(is_null.buffers()[1], np.uint8), bitorder="little")
     return np.flatnonzero(bits[is_null.offset : is_null.offset + len(array)])
+
+
+def _decoded(array: Any) -> Any:
+    """Return an Arrow array in which what is missing is null, also if its dictionary has a null."""
+    has_null = hasattr(array, "dictionary") and array.dictionary.null_count
+    return array.dictionary_decode() if has_null else array
 
 
 def _values_of(array: Any, kind: type) -> NDArray[Any]:
@@ -107,8 +125,7 @@ def _refuse_inexact(part: FileRows, name: str, integers: NDArray[Any], is_target
 
 def refuse_missing(part: FileRows, name: str, array: Any, what: str, fix: str) -> None:
     """Refuse a column in which values are missing."""
-    if hasattr(array, "dictionary") and array.dictionary.null_count:
-        array = array.dictionary_decode()
+    array = _decoded(array)
     if array.null_count:
         row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
         raise InputError(
