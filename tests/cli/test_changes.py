@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import programs
 import pytest
@@ -81,6 +82,22 @@ def test_remove(cli, refused, store, more):
     assert done.status == 0
     assert done.out.startswith("4 files, ")
     assert info(cli, store)["removed_blocks"] == 0
+
+
+def test_quiet_leaves_warnings_and_the_result(cli, store, more, tmp_path):
+    more.write_text("3 2:1\n")
+    stores = [store, tmp_path / "other"]
+    shutil.copytree(*stores)
+    commands = [("add", more, "-q"), ("remove", "--batch", "b1"), ("gc",)]
+    for command, *arguments in commands:
+        plain, quiet = (
+            cli(command, name, *arguments, *flags)
+            for name, flags in zip(stores, ([], ["--quiet"]), strict=True)
+        )
+        assert (quiet.status, quiet.err) == (0, plain.err)
+        assert quiet.out == plain.out != ""
+        if command == "remove":
+            assert quiet.err == "warning: all rows that are left have the one label 3\n"
 
 
 def test_remove_blocks(cli, store):

@@ -18,6 +18,9 @@ def add_parser(commands: Any) -> None:
         "I/O, 8 another process writes to the store or trains on it",
     )
     parser.add_argument("store", metavar="STORE", help="folder made by `split`")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="only warnings and the result, as without it"
+    )
     parser.set_defaults(run=run)
 
 
@@ -25,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from blocklinear.training.garbage import collect_garbage
 
-    print(collect_garbage(args.store, Console(quiet=False)).summary())
+    print(collect_garbage(args.store, Console(args.quiet)).summary())
     return 0

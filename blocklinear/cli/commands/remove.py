@@ -37,6 +37,9 @@ def add_parser(commands: Any) -> None:
         "--list", action="store_true", help="list batches and blocks, and remove nothing"
     )
     parser.add_argument("--json", action="store_true", help="with --list, one JSON object per line")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="only warnings and the result, as without it"
+    )
     parser.set_defaults(run=run)
 
 
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         _print_batches(BlockStore.open(args.store), args.json)
         return 0
     store = remove(
-        args.store, args.batch, args.block, Console(quiet=False), missing_ok=args.missing_ok
+        args.store, args.batch, args.block, Console(args.quiet), missing_ok=args.missing_ok
     )
     waiting = sum(block.bytes for block in store.manifest.removed)
     print(
