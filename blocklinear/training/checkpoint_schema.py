@@ -70,7 +70,7 @@ check_facts: Shape = fields(
     },
     {
         "warm_only": flag, "finished": flag, "started_warm": flag,
-        "early": flag, "first": row(count, items(count)),
+        "slow_after": maybe(count), "early": flag, "first": row(count, items(count)),
     },
     more=True,
 )  # fmt: skip

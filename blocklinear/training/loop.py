@@ -341,7 +341,8 @@ def converge(run: Run) -> Outcome:
         slow = remaining is not None and stopping.too_many(
             report, remaining, took, run.newton_takes(report)
         )
-        if may_switch and (stalled or (slow and run.newton_may_help(report))):
+        too_slow = slow or run.as_slow_as_before(report)
+        if may_switch and (stalled or (too_slow and run.newton_may_help(report))):
             run.switch_to_newton()
         elif slow and (warning := stopping.too_slow(report)):
             run.listener(SlowlyConverging(warning))

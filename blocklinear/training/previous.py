@@ -74,6 +74,7 @@ class Previous:
     columns : dict            by label of the positive class, or of the class; None for regression
     bounded : bool            whether C was a bound of its alpha
     has_w : bool              whether it has its weights still
+    switched_at : int or None           outer iterations before it went over to Newton's method
     n_rows : int
     sources : list of (Path, str)       folders it was read from, and checksums of checkpoints
     next_round : int          larger than the numbers of all its files of rounds
@@ -90,8 +91,8 @@ class Previous:
         self.bounded = SOLVERS[self.course["solver"]].bounded
         self._costs = [(own, others) for own, others in self._state["costs"]]
         self.has_w = not facts.get("warm_only", False)
-        self._switched = facts["descended"] is not None
-        self._is_sum = self.has_w and not self._switched and self.course["method"] == "dual"
+        self.switched_at: int | None = facts["descended"]
+        self._is_sum = self.has_w and self.switched_at is None and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, PreviousVector] = dict(self._columns(cost))
@@ -189,7 +190,7 @@ class Previous:
         state = self._state
         if "l1" in state:
             return [model["first_violation"] for model in state["l1"]["models"]]
-        if "newton" not in state or self._switched:
+        if "newton" not in state or self.switched_at is not None:
             return []
         models: dict[int, dict[str, Any]] = {}
         for shared, part in zip(state["by_pass"], state["newton"], strict=True):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.events import WarmStarted, Warned
-from blocklinear.kernels.losses import HINGE
+from blocklinear.kernels.losses import LOGISTIC, SQUARED_HINGE
 from blocklinear.kernels.sums import add_rows
 from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.problems import SOLVERS
@@ -190,25 +190,40 @@ class _Start:
         """Make alpha feasible, and w its sum: "kept", "changed" by Eq. (16), or "recomputed"."""
         how, options = self._find_w(), self._run.options
         solver = SOLVERS[options.solver]
-        hinge = solver.kind == HINGE and not solver.one_class and options.regularize_bias
-        for part in self._parts if hinge and how != "kept" else ():
-            self._shrink(part)
+        classes = not solver.regression and not solver.one_class
+        if classes and options.regularize_bias and (how != "kept" or solver.kind == SQUARED_HINGE):
+            for part in self._parts:
+                self._shrink(part, solver.kind)
         return how
 
-    def _shrink(self, part: WarmPart) -> None:
-        """Multiply alpha of hinge loss, and w, by the t, at most 1, of the largest dual value.
+    def _shrink(self, part: WarmPart, kind: int) -> None:
+        """Multiply alpha, and w, by a t, at most 1, with which the dual value is no smaller.
 
-        It is t sum alpha - t^2/2 |w|^2. Where rows of one class were removed, w leans to the other.
-        Steps would correct that with the first blocks alone, and bring all their alpha to a bound:
-        many outer iterations would follow.
+        It is that of the largest, t sum alpha - t^2/2 |w|^2 for hinge loss; if rows differ in their
+        C, one that lies between this and 1. Where rows of one class were removed, w leans to the
+        other. Steps would correct that with the first blocks alone, and bring all their alpha to a
+        bound: many outer iterations would follow. Where features are not scaled, w without some of
+        the rows is worse than 0, and so it is with a smaller C (grants, 5,897 rows, squared hinge
+        loss, a tenth of the rows removed: P is 6,200 after an outer iteration instead of 5e7).
         """
-        sums = np.zeros(part.alpha.shape[1])
+        sums, squares, entropy = np.zeros((3, part.alpha.shape[1]))
+        largest = part.feasible_set.costs.max(axis=1) * self._manifest.weights["largest"]
         for rows in self._rows:
-            sums += np.maximum(part.alpha[rows], 0.0).sum(axis=0)
+            alpha = np.maximum(part.alpha[rows], 0.0)
+            sums += alpha.sum(axis=0)
+            squares += (alpha * alpha).sum(axis=0)
+            if kind == LOGISTIC:
+                ratios = np.divide(largest, alpha, out=np.ones_like(alpha), where=alpha > 0.0)
+                entropy += (alpha * np.log(ratios)).sum(axis=0)
         norms = column_norms(part.W)[: len(sums)]
         if part.feasible_set.coupled:
             sums[:], norms[:] = sums.sum(), norms.sum()
-        factors = np.where(sums < norms, sums / np.where(norms > 0.0, norms, 1.0), 1.0)
+        if kind == SQUARED_HINGE:
+            norms += squares / np.where(largest > 0.0, 2.0 * largest, np.inf)
+        if kind == LOGISTIC:
+            factors = np.array([_of_entropy(*of) for of in zip(sums, entropy, norms, strict=True)])
+        else:
+            factors = np.where(sums < norms, sums / np.where(norms > 0.0, norms, 1.0), 1.0)
         if (factors < 1.0).any():
             for rows in self._rows:
                 part.alpha[rows] *= factors
@@ -292,6 +307,8 @@ class _Start:
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
+        if previous.course["solver"] == self._run.options.solver:
+            self._run.slow_after = previous.switched_at
         if solver.passes is not None:
             least = WARM_PASSES if self._resident else 2 * WARM_PASSES
             before = min(max(least, previous.stored_number("passes") or 0.0), MOST_PASSES)
@@ -309,3 +326,17 @@ class _Start:
         if solver.first_violation is not None:
             cost = float(solver.starts[0].feasible_set.costs[0, 0])
             solver.first_violation[:] = previous.first_violation(cost)
+
+
+def _of_entropy(total: float, entropy: float, norm: float) -> float:
+    """Return the t, at most 1, where entropy - total log t = t norm.
+
+    For logistic loss the left side is at least the slope of sum C_i H(t alpha_i / C_i).
+    """
+    if entropy >= norm or total <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        t = 0.5 * (low + high)
+        low, high = (t, high) if entropy - total * math.log(t) > t * norm else (low, t)
+    return high

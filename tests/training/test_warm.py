@@ -10,7 +10,8 @@ import pytest
 from blocklinear.errors import StoppedError, UsageError
 from blocklinear.events import OuterIteration, WarmStarted
 from blocklinear.ingest.compact import compact
-from blocklinear.kernels import dual
+from blocklinear.kernels import dual, losses
+from blocklinear.objectives.problems import SOLVERS as SOLVERS_BY_NUMBER
 from blocklinear.options import TrainOptions
 from blocklinear.solvers import weight_vectors
 from blocklinear.solvers.block_descent import BlockDescent
@@ -23,6 +24,7 @@ from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.garbage import collect_garbage
 from blocklinear.training.run import GroupRun
 from blocklinear.training.stopping import Stopping
+from blocklinear.training.warm_start import _Start
 from training.classes import several_classes
 from training.small import (
     Heard,
@@ -188,6 +190,50 @@ def test_what_newton_steps_left(store, monkeypatch):
     newton_after(monkeypatch, 1)
     train(store, how(gap=1e-9))
     assert check(store, how(gap=1e-9)).started.how == "recomputed"
+
+
+@pytest.mark.parametrize("solver", [1, 3, 7])
+def test_descent_lasts_no_longer_than_in_a_run_that_went_over(store, monkeypatch, solver):
+    """It took 504 outer iterations, where the run before had gone over after 32."""
+    with monkeypatch.context() as early:
+        newton_after(early, 2)
+        train(store, how(solver, gap=1e-5, group=None))
+    monkeypatch.setattr(Stopping, "too_many", lambda *numbers: False)
+    options = how(solver, gap=1e-11, group=None, cost=3.0, warm_start=True, max_outer=8)
+    for loss, descended in ((solver, [1, 2]), ({1: 3, 3: 1, 7: 3}[solver], list(range(1, 9)))):
+        copy = BlockStore.open(shutil.copytree(store.folder, store.folder.parent / str(loss)))
+        heard = Heard()
+        whole = outcome(copy, replace(options, solver=loss), listener=heard)
+        assert [e.outer for e in heard.of(OuterIteration) if e.steps > 0] == descended
+        again = BlockStore.open(shutil.copytree(store.folder, store.folder.parent / f"{loss}-2"))
+        found, n_breaks = broken_off(again, replace(options, solver=loss), 1)
+        assert n_breaks > 2
+        assert found == whole
+
+
+@pytest.mark.parametrize("cost", [0.1, 1.0])
+@pytest.mark.parametrize("solver", [1, 3, 7])
+def test_a_warm_start_is_no_worse_than_w_0(tmp_path, monkeypatch, solver, cost):
+    """Features of all scales: D was far below that of alpha = 0."""
+    descent_alone(monkeypatch)
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 8)) * np.logspace(0, 3, 8)
+    labels = np.sign(X @ (rng.normal(size=8) / np.logspace(0, 3, 8)) + rng.normal(size=400))
+    store = split_text(tmp_path, as_text(X[:360], labels[:360]), 4)
+    store = more(store, as_text(X[360:], labels[360:]), "more", 1)
+    train(store, how(solver, gap=1e-2))
+    store, carry, started = remove(store, ["more"]), _Start.carry, list[float]()
+
+    def carry_on(self):
+        (part,) = self._parts
+        kind = SOLVERS_BY_NUMBER[solver].kind
+        terms = (losses.dual_term(kind, 0.0, 1.0, cost, a) for a in part.alpha.ravel().tolist())
+        started.append(sum(terms) - 0.5 * float((part.W**2).sum()))
+        carry(self)
+
+    monkeypatch.setattr(_Start, "carry", carry_on)
+    train(store, how(solver, gap=1e-2, cost=cost, warm_start=True, max_outer=1))
+    assert started[0] >= 0.0
 
 
 @pytest.mark.parametrize("cost", [0.01, 20.0])
