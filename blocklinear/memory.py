@@ -139,7 +139,7 @@ def _number_in(path: Path, name: str = "") -> Iterator[int]:
 
 def anonymous_bytes() -> int:
     """Return the resident anonymous memory of this process (RssAnon), 0 where unknown."""
-    return resident_bytes()[0]
+    return _status("RssAnon")
 
 
 def peak_bytes() -> int:
@@ -148,14 +148,14 @@ def peak_bytes() -> int:
     Files that are mapped, as the code of libraries is, count too: the kernel notes no peak of
     anonymous memory alone.
     """
-    return resident_bytes()[1]
+    return _status("VmHWM")
 
 
-def resident_bytes() -> tuple[int, int]:
-    """Return `anonymous_bytes` and `peak_bytes`: the kernel takes long to list both."""
+def _status(name: str) -> int:
+    """Return the bytes of an entry of /proc/self/status."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
-        return 0, 0
-    anonymous, peak = (re.search(rf"{name}:\s+(\d+) kB", status) for name in ("RssAnon", "VmHWM"))
-    return (int(anonymous[1]) * 1024 if anonymous else 0, int(peak[1]) * 1024 if peak else 0)
+        return 0
+    found = re.search(rf"{name}:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0

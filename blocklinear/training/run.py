@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blocklinear.errors import InputError, StoppedError
 from blocklinear.events import BlockStep, GoesOver, Listener, OuterIteration
-from blocklinear.memory import resident_bytes
+from blocklinear.memory import anonymous_bytes, peak_bytes
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.problems import SOLVERS
@@ -245,15 +245,14 @@ class Run(ABC):
             if self.options.patience and (not self._best_at or value > self._best_score):
                 self._best_score, self._best_at = value, self.outer
                 self._best[:] = weights
-        rss, peak = resident_bytes()
         report = OuterIteration(
             outer=self.outer,
             seconds=self.seconds,
             certified=seen.exact,
             n_models=len(self.solver),
             n_sv=self.solver.n_sv,
-            rss_bytes=rss,
-            peak_bytes=peak,
+            rss_bytes=anonymous_bytes(),
+            peak_bytes=peak_bytes(),
             gaps=_largest_by_cost(self.solver.task.grid, seen.gaps),
             **attributes(seen, _ESTIMATED),
             **vars(self.times),
