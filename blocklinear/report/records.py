@@ -39,9 +39,8 @@ def record_of(event: Event) -> dict[str, Any] | None:
     name = next((name for kind, name in NAMES.items() if isinstance(event, kind)), None)
     if name is None:
         return None
-    outer = isinstance(event, OuterIteration)  # of which there are many: numbers, not to be copied
-    fields: dict[str, Any] = {"event": name, **(vars(event) if outer else asdict(event))}
-    if outer:
+    fields: dict[str, Any] = {"event": name, **asdict(event)}
+    if isinstance(event, OuterIteration):
         pairs = fields.pop("gaps")
         fields = {
             name: value for name, value in fields.items() if not (name in SCORES and value is None)

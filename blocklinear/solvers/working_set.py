@@ -313,29 +313,18 @@ def total(
     enough : float64[m]
     """
     heard: list[tuple[list[int], list[Floats]]] = [([], []) for _ in of]
-    limited = bool((np.asarray(enough) < np.inf).any())
+    estimates: dict[int, tuple[Floats, Floats]] = {}
     for k, n, sums in parts:
         sizes, added = heard[k]
         sizes.append(n)
         added.append(sums)
-        # of a stratum with one part it is not known how much parts differ
-        if limited and min(len(sizes) for sizes, _ in heard) > 1:
-            found, variance = _estimates(of, heard)
-            if ((found - STANDARD_ERRORS * np.sqrt(variance)).min(axis=0) > enough).any():
-                return None
-    return _estimates(of, heard)[0]
-
-
-def _estimates(
-    of: Sequence[int], heard: Sequence[tuple[list[int], list[Floats]]]
-) -> tuple[Floats, Floats]:
-    """Estimate what all rows of some strata add, and its variance."""
-    each = [
-        _estimate(n, np.array(sizes, float), np.array(added))
-        for n, (sizes, added) in zip(of, heard, strict=True)
-    ]
-    found, variance = (np.sum(parts, axis=0) for parts in zip(*each, strict=True))
-    return np.asarray(found), np.asarray(variance)
+        estimates[k] = _estimate(of[k], np.array(sizes, float), np.array(added))
+        if len(estimates) < len(of):
+            continue
+        found, variance = (np.sum(each, axis=0) for each in zip(*estimates.values(), strict=True))
+        if ((found - STANDARD_ERRORS * np.sqrt(variance)).min(axis=0) > enough).any():
+            return None
+    return np.asarray(found)
 
 
 def _estimate(n: int, sizes: Floats, sums: Floats) -> tuple[Floats, Floats]:

@@ -276,8 +276,7 @@ def resumed(
     if facts is None:
         listener(Warned(f"run {options.run!r} has no checkpoint: it starts from the beginning"))
         return None
-    # an option that is newer had its default; memory is no part of the course
-    was = TrainOptions(memory_bytes=options.memory_bytes).course() | facts["course"]
+    was = TrainOptions().course() | facts["course"]  # an option that is newer had its default
     course = options.course() | more
     for name in ("group", *more):
         if course[name] is None:  # then it is that of the checkpoint

@@ -1,9 +1,8 @@
 """In which order blocks are loaded: pure functions of the seed (Yu, 5.2)."""
 
 import dataclasses
-import functools
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +25,13 @@ def block_groups(
     """
     if group >= n_blocks:
         return [tuple(range(n_blocks))]
-    return list(_groups(seed, outer, n_blocks, group, permuted, tuple(first)))
-
-
-@functools.lru_cache(maxsize=4)  # each pass asks for those of two outer iterations, some times
-def _groups(
-    seed: int, outer: int, n_blocks: int, group: int, permuted: bool, first: tuple[int, ...]
-) -> list[tuple[int, ...]]:
-    order = list(range(n_blocks))
+    order, n_groups = np.arange(n_blocks), -(-n_blocks // group)
     if permuted:
         place = {block: k for k, block in enumerate(first)}
         drawn = block_order(seed, outer, n_blocks).tolist()
-        order = sorted(drawn, key=lambda block: place.get(block, n_blocks))
-    n_groups = -(-n_blocks // group)
-    size, larger = divmod(n_blocks, n_groups)
-    bounds = [k * size + min(k, larger) for k in range(n_groups + 1)]
-    return [tuple(order[start:stop]) for start, stop in pairwise(bounds)]
+        order = np.array(sorted(drawn, key=lambda block: place.get(block, n_blocks)))
+    parts = np.array_split(order, n_groups)
+    return [tuple(part.tolist()) for part in parts]
 
 
 def block_order(seed: int, outer: int, n_blocks: int) -> NDArray[np.int64]:

@@ -255,7 +255,7 @@ class Run(ABC):
             peak_bytes=peak_bytes(),
             gaps=_largest_by_cost(self.solver.task.grid, seen.gaps),
             **attributes(seen, _ESTIMATED),
-            **vars(self.times),
+            **dataclasses.asdict(self.times),
             **scores,
         )
         return report, seen
@@ -370,7 +370,7 @@ class Run(ABC):
             n_sv=self.solver.n_sv,  # now of all rows
             seconds=self.seconds,
             gaps=_largest_by_cost(self.solver.task.grid, [c.gap for c in self.solver.proven()]),
-            **vars(self.times),
+            **dataclasses.asdict(self.times),
             **scores,
         )
 
