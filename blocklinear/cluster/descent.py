@@ -24,7 +24,6 @@ from blocklinear.cluster import sums, worker
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FreeBias, Job, Round
 from blocklinear.kernels import dual as kernels
-from blocklinear.kernels.losses import HINGE, L1_SVR
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import (
     Certificate,
@@ -311,7 +310,7 @@ class DistributedDescent(Trainee):
         gains = np.sum([stats[:, :, kernels.GAIN].sum(axis=1) for stats in self._stats], axis=0)
         pairs = np.stack([gains, self._entries], axis=1)
         passes = next_passes(int(self._passes[0]), *pairs[[FIRST, PASS]].tolist())
-        if self._several and self.task.kind not in (HINGE, L1_SVR):
+        if self._several and self.task.solver.smooth:
             entries = max(self._entries[FIRST] / self._job.n_parts, 1.0)
             passes = max(passes, min(int(LEAST_WORK / entries), MOST_PASSES))
         self._passes[0] = passes
