@@ -127,9 +127,9 @@ def pegasos(X: Any, y: np.ndarray, batches: list, C: float, total: int | None) -
         indptr, n = part.indptr.astype(np.int64), len(rows)
         n_total = total or t + n
         t = pegasos_epoch(
-            indptr[:-1], indptr[1:], part.indices.astype(np.uint32), part.data, y[rows],
-            np.full(n, C), np.arange(n), 1, n_total, n_total * C, 1.0, t, w, np.zeros(N_STATS),
-            np.zeros(n), 1.0,
+            (indptr[:-1], indptr[1:], part.indices.astype(np.uint32), part.data, np.zeros(n)),
+            (y[rows], np.full(n, C)), np.arange(n), 1, n_total, n_total * C, 1.0, t, w,
+            np.zeros(N_STATS), np.zeros(n), 1.0,
         )  # fmt: skip
         weight += t
         mean += (w - mean) * t / weight

@@ -96,7 +96,11 @@ class Problem:
     @property
     def cut(self):
         indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values
+        return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
+
+    @property
+    def data(self):
+        return self.label, self.cost
 
     def feasible(self, rng):
         """Return an alpha with all kinds of rows: zero, at the upper bound, between."""
@@ -115,17 +119,14 @@ class Problem:
         """Run the kernel, which must stay inside what it may write; check what it notes of rows."""
         touch, before = no_stats(), alpha.copy()
         ranges, priority = np.full(len(self.label), 7, np.uint16), np.full(len(self.label), np.nan)
-        sq_norm = (self.rows.astype(float) ** 2).sum(1)
-        indptr, *entries = self.csr
         cs.cs_epoch(
-            indptr[:-1], indptr[1:], *entries, sq_norm, self.label, self.cost,
-            np.asarray(order, np.int64), self.bias, alpha, W, support_only, factor,
-            touch, ranges, priority,
+            self.cut, self.data, np.asarray(order, np.int64), self.bias, alpha, W, support_only,
+            factor, touch, ranges, priority,
         )  # fmt: skip
         if len(np.unique(order)) == len(order):
             change = alpha[order] - before[order]
             np.testing.assert_array_equal(ranges[order] > 0, change.any(axis=1))
-            expected = (change**2).sum(axis=1) * sq_norm[order]
+            expected = (change**2).sum(axis=1) * self.cut[-1][order]
             np.testing.assert_allclose(priority[order], expected, rtol=1e-9)
         others = np.setdiff1d(np.arange(len(self.label)), order)
         assert (ranges[others] == 7).all()
@@ -136,11 +137,10 @@ class Problem:
         recomputed, terms = np.zeros_like(W), np.zeros(dual_kernels.N_TERMS)
         sums, reach = np.zeros((2, loss_kernels.N_SUMS)), np.zeros(loss_kernels.N_REACHES)
         cs.cs_certify_rows(
-            *self.cut, (self.rows.astype(float) ** 2).sum(1), self.label, self.cost, self.bias,
-            alpha, W, average, True, np.linalg.norm([W, average], axis=1).max(axis=1), recomputed,
-            sums, reach,
+            self.cut, self.data, self.bias, alpha, W, average, True,
+            np.linalg.norm([W, average], axis=1).max(axis=1), recomputed, sums, reach,
         )  # fmt: skip
-        cs.cs_add_dual_terms(self.label, self.cost, alpha, terms)
+        cs.cs_add_dual_terms(self.data, alpha, terms)
         dual = terms[dual_kernels.DUAL] - 0.5 * (recomputed**2).sum()
         primal = 0.5 * (W**2).sum() + sums[0, loss_kernels.LOSS] + sums[0, loss_kernels.LOW]
         left = sums[0, loss_kernels.GAP_TERM_BOUND] + 0.5 * ((W - recomputed) ** 2).sum()

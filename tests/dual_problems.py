@@ -37,6 +37,16 @@ class Problem:
         return np.column_stack([self.rows.astype(float), np.full(len(self), self.bias)])
 
     @property
+    def cut(self):
+        """The rows, as kernels take them."""
+        indptr, indices, values = self.csr
+        return indptr[:-1], indptr[1:], indices, values, self.sq_norm
+
+    @property
+    def data(self):
+        return self.target, self.cost
+
+    @property
     def csr(self):
         indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
         _, columns = np.nonzero(self.rows)
@@ -101,11 +111,9 @@ def run(
 ):  # fmt: skip
     """Visit rows, updating alpha and w; return what was seen."""
     touch = no_stats() if touch is None else touch
-    indptr, indices, values = p.csr
     dual.dcd_epoch(
-        indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost,
-        np.array(order, np.int64), *p.loss, p.bias, alpha, w, touch, selection, preference,
-        np.zeros(2) if adapt is None else adapt, *tracked,
+        p.cut, p.data, np.array(order, np.int64), p.loss, p.bias, alpha, w, touch, selection,
+        preference, np.zeros(2) if adapt is None else adapt, *tracked,
     )  # fmt: skip
     return touch
 

@@ -5,7 +5,7 @@ Numba calls an overload. ``kernels.txt`` has a line for each one that commands c
 
     kernels.sums.dot(float64[::1], const float64[::1]) # one many
 
-the types written as Numba writes them, an array that is only read ``const``, a tuple ``3 * int64``,
+the types written as Numba writes them, an array that is only read ``const``,
 followed by the parts of the program, see `ahead`, that need it; ``one:float32`` of a part means for
 values of that type only. `scripts/list_kernels.py` writes the file.
 """

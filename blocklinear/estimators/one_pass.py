@@ -110,9 +110,9 @@ class OnePass:
         for k, (target, cost) in enumerate(zip(targets, costs, strict=True)):
             alpha, stats = np.zeros(len(order)), np.zeros(dual.N_STATS)
             dual.dcd_epoch(
-                indptr[:-1], indptr[1:], indices, values, sq_norm, target, cost, order,
-                solver.kind, options.epsilon, bias, alpha, self.weights[k], stats,
-                dual.PERMUTE, np.zeros(0, np.float32), np.zeros(dual.N_ADAPT),
+                (indptr[:-1], indptr[1:], indices, values, sq_norm), (target, cost), order,
+                (solver.kind, options.epsilon), bias, alpha, self.weights[k], stats, dual.PERMUTE,
+                np.zeros(0, np.float32), np.zeros(dual.N_ADAPT),
                 np.zeros(0, np.uint16), np.zeros(0),
             )  # fmt: skip
             lag = before * alpha * (1.0 if solver.regression else target)

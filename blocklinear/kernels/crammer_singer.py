@@ -1,14 +1,14 @@
 """Dual coordinate descent for the multi-class SVM of Crammer and Singer (Fan, appendix E).
 
-Kernels take `label`, int32[n_rows], the class y_i of each row, from 0 to K - 1; float64[n_rows, K]
-`alpha`; and float64[n_features + 1, K] `W`.
+Kernels take `data`: of each row its class y_i, from 0 to K - 1, int32[n_rows], and C_i,
+float64[n_rows]; float64[n_rows, K] `alpha`; and float64[n_features + 1, K] `W`.
 """
 
 import numpy as np
 
 from blocklinear.kernels import losses
 from blocklinear.kernels.dual import DUAL, GAIN, GAP_TERM, N_SUPPORT, ONE_MODEL, PG_MAX, STEPS
-from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_rows
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_weights
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.shared import add_exactly, gather, magnitude, scatter, span
 
@@ -17,20 +17,21 @@ TINY = 1e-300  # stands for x_i' x_i = 0
 
 
 @kernel
-def _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha, full, G, old, a):
+def _gradient(rows, i, bias, W, classes, n, y, alpha, full, G, old, a):
     """Write G_i^m = w_m' x_i + e_i^m and alpha_i^m, twice, for the first n of `classes`.
 
     The class of the row is at y of these; `full`, float64[K], is scratch.
     """
+    starts, stops, indices, values, _ = rows
     if 4 * n > W.shape[1]:  # all of them side by side take less time than some here and there
-        gather(indices, values, start, stop, bias, 0, W.shape[1], W, full)
+        gather(rows, i, bias, 0, W.shape[1], W, full)
         for q in range(n):
             G[q] = full[classes[q]]
     else:
         last = W[W.shape[0] - 1]
         for q in range(n):
             G[q] = last[classes[q]] * bias
-        for p in span(start, stop):
+        for p in span(starts[i], stops[i]):
             w, v = W[indices[p]], values[p]
             for q in range(n):
                 G[q] += w[classes[q]] * v
@@ -131,10 +132,7 @@ def _gain(A, C, y, n, D, old, a):
 
 
 @kernel
-def cs_epoch(
-    starts, stops, indices, values, sq_norm, label, cost, order, bias,
-    alpha, W, support_only, factor, stats, ranges, priority,
-):  # fmt: skip
+def cs_epoch(rows, data, order, bias, alpha, W, support_only, factor, stats, ranges, priority):
     r"""Work on rows once, in the order given, updating `alpha` and `W` in place.
 
     Fan, appendix E, Algorithm 1, the inner iteration. The problem is (Eq. 14, one C for each row)
@@ -164,12 +162,12 @@ def cs_epoch(
     ranges, priority :        of these rows, written: `ONE_MODEL` if alpha_i changed, else 0; how
                               far the step moved W, squared; or both empty, and not written
     """
-    K = alpha.shape[1]
+    (starts, stops, _, _, sq_norm), (label, cost), K = rows, data, alpha.shape[1]
     G, old, a, step = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K)
     classes, writes_ranges = np.arange(K), ranges.shape[0] > 0
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
-            fetch_entries(starts, stops, indices, values, order[k + FAR])
+            fetch_entries(rows, order[k + FAR])
         later = order[min(k + 2 * FAR, order.shape[0] - 1)]
         fetch_items(later, starts, stops, sq_norm, label, alpha)
         fetch_item(cost, later)
@@ -177,7 +175,7 @@ def cs_epoch(
             fetch_item(ranges, later)
             fetch_item(priority, later)
         if k + 1 < order.shape[0]:
-            fetch_rows(W, indices, starts[order[k + 1]], stops[order[k + 1]], 0, K)
+            fetch_weights(rows, order[k + 1], 0, K, W)
         i = order[k]
         C, y, n = cost[i], label[i], K
         if writes_ranges:
@@ -188,8 +186,7 @@ def cs_epoch(
             n, y = _support(alpha[i], y, classes), 0
             if n < 2:
                 continue
-        start, stop = starts[i], stops[i]
-        _gradient(indices, values, start, stop, bias, W, classes, n, y, alpha[i], step, G, old, a)
+        _gradient(rows, i, bias, W, classes, n, y, alpha[i], step, G, old, a)
         low, high = _extremes(G, a, n, y, C)
         stats[PG_MAX] = max(stats[PG_MAX], high - low)
         gap_term = C * (high - G[y])
@@ -211,13 +208,11 @@ def cs_epoch(
             squares, some = squares + d * d, some or d != 0.0
         if writes_ranges and some:
             ranges[i], priority[i] = ONE_MODEL, squares * sq_norm[i]
-        scatter(indices, values, start, stop, bias, step, 0, K, W)
+        scatter(rows, i, bias, step, 0, K, W)
 
 
 @kernel
-def cs_extrapolate(
-    starts, stops, indices, values, label, cost, bias, factor, alpha, earlier, V
-):  # fmt: skip
+def cs_extrapolate(rows, data, bias, factor, alpha, earlier, V):
     """Lengthen the way alpha went by `factor` > 0, each row as far as its bounds allow.
 
     Parameters
@@ -227,7 +222,7 @@ def cs_extrapolate(
     V : float64[n_features + 1, K]      `factor` times what W changed since; updated to
                               v_m = sum_i d_i^m x_i
     """
-    K = alpha.shape[1]
+    (label, cost), K = data, alpha.shape[1]
     step = np.zeros(K)
     for i in range(alpha.shape[0]):
         limit, y = 1.0, label[i]
@@ -240,7 +235,7 @@ def cs_extrapolate(
         for m in range(K):
             earlier[i, m] = limit * step[m]
             step[m] *= limit - 1.0
-        scatter(indices, values, starts[i], stops[i], bias, step, 0, K, V)
+        scatter(rows, i, bias, step, 0, K, V)
 
 
 @kernel
@@ -264,7 +259,7 @@ def _feasible(C, y, alpha, a):
 
 
 @kernel
-def cs_add_dual_terms(label, cost, alpha, terms):
+def cs_add_dual_terms(data, alpha, terms):
     """Add what the rows contribute to the dual value.
 
     D(alpha) = - 1/2 sum_m w_m' w_m - sum_i sum_m e_i^m alpha_i^m, Fan, Eq. 15 negated: the
@@ -279,7 +274,7 @@ def cs_add_dual_terms(label, cost, alpha, terms):
     - e_i^m alpha_i^m, and the number of rows with an alpha other than 0; of `alpha`, what counts is
     a feasible point next to it.
     """
-    feasible = np.zeros(alpha.shape[1])
+    (label, cost), feasible = data, np.zeros(alpha.shape[1])
     for i in range(alpha.shape[0]):
         if cost[i] > 0.0:
             total = _feasible(cost[i], label[i], alpha[i], feasible)
@@ -321,13 +316,13 @@ def _gap_term_bound(C, y, scores, a, rounding, d):
 
 
 @kernel(forceinline=True)
-def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma, scores, sums):
+def _add_candidate(rows, i, bias, V, C, y, a, wrong, gamma, scores, sums):
     """Add to `sums` what a row contributes under one candidate, see `cs_certify_rows`.
 
     Scores, which are written, are wrong by at most `wrong`; and by `gamma` times sums of sizes,
     which are computed where the bound of what the row adds to P - D may become smaller by that.
     """
-    gather(indices, values, start, stop, bias, 0, V.shape[1], V, scores)
+    gather(rows, i, bias, 0, V.shape[1], V, scores)
     sizes, highest, K = 0.0, 0.0, scores.shape[0]
     for m in range(K):
         sizes += abs(scores[m])  # unlike a maximum this is no number if one of them is none
@@ -341,17 +336,14 @@ def _add_candidate(indices, values, start, stop, bias, V, C, y, a, wrong, gamma,
     if 4.0 * C * wrong > losses.WORTH_REFINING * above > 0.0:
         most = 0.0
         for m in range(K):
-            most = max(most, gamma * magnitude(indices, values, start, stop, bias, V[:, m]))
+            most = max(most, gamma * magnitude(rows, i, bias, V[:, m]))
         _, below = _gap_term_bound(C, y, scores, a, rounding, 2.0 * most + noise)
         above = min(above, below)  # added once: taken back, it would take smaller ones with it
     sums[losses.GAP_TERM_BOUND] += above
 
 
 @kernel
-def cs_certify_rows(
-    starts, stops, indices, values, sq_norm, label, cost, bias, alpha, W, average, averaged,
-    norms, recomputed, sums, reach,
-):  # fmt: skip
+def cs_certify_rows(rows, data, bias, alpha, W, average, averaged, norms, recomputed, sums, reach):
     """Add what the rows contribute to a certificate.
 
     For any V and feasible alpha, with w'_m = sum_i alpha_i^m x_i and b_i^m = e_i^m + f_i^m - f_i^y,
@@ -369,26 +361,23 @@ def cs_certify_rows(
     reach : float64[N_REACHES]          added to: sum_i sum_m |alpha_i^m| |x_i|, number of rows with
                               an alpha other than 0
     """
-    K = alpha.shape[1]
+    (starts, stops, _, _, sq_norm), (label, cost), K = rows, data, alpha.shape[1]
     scores, step = np.zeros(K), np.zeros(K)
     for i in range(label.shape[0]):
         if i + 1 < label.shape[0]:
-            fetch_rows(W, indices, starts[i + 1], stops[i + 1], 0, K)
-            fetch_rows(recomputed, indices, starts[i + 1], stops[i + 1], 0, K)
+            fetch_weights(rows, i + 1, 0, K, W)
+            fetch_weights(rows, i + 1, 0, K, recomputed)
         C, y = cost[i], label[i]
         if C == 0.0:
             continue
-        start, stop = starts[i], stops[i]
         size = np.sqrt(sq_norm[i] + bias * bias)
         total = _feasible(C, y, alpha[i], step)
-        gamma = losses.rounding_of(stop - start)
+        gamma = losses.rounding_of(stops[i] - starts[i])
         wrong = gamma * size  # times |w_m|: by Cauchy and Schwarz, of gamma |w_m|'|x_i|
         for k in range(2 if averaged else 1):
-            _add_candidate(
-                indices, values, start, stop, bias, average if k else W, C, y, step,
-                wrong * norms[k], gamma, scores, sums[k],
-            )  # fmt: skip
+            V = average if k else W
+            _add_candidate(rows, i, bias, V, C, y, step, wrong * norms[k], gamma, scores, sums[k])
         if total > 0.0 and recomputed.shape[0] > 0:
             reach[losses.REACH] += 2.0 * total * size
             reach[losses.N_REACH] += 1.0
-            scatter(indices, values, start, stop, bias, step, 0, K, recomputed)
+            scatter(rows, i, bias, step, 0, K, recomputed)

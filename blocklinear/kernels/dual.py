@@ -5,6 +5,13 @@ rules of hinge losses are those of Hsieh et al. (ICML 2008), Algorithm 1; that o
 Yu, Huang and Lin's (2011), for the dual in Fan, A.3; those of regressions are Ho and Lin's (2012),
 for Fan, A.6.
 
+Kernels of one model take `rows` as in `shared`, and
+
+    data                (target, cost): float64[n_rows] each, t_i and C_i
+    loss                (kind, epsilon)
+
+those of many models `data` and `models` as in `losses`.
+
 All weights of a feature lie side by side, so that one pass over a row serves all models. Sums are
 taken in the same order for every model, wherever it stands and whichever others there are: the
 result does not depend on which thread works on which models.
@@ -13,7 +20,7 @@ result does not depend on which thread works on which models.
 import numpy as np
 
 from blocklinear.kernels import losses
-from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_rows
+from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_weights
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE
 from blocklinear.kernels.shared import add_row, gather, inline, magnitude, row_dot, scatter
@@ -38,9 +45,8 @@ ONE_MODEL = 1 << 8
 
 @kernel(error_model="numpy")
 def dcd_epoch(
-    starts, stops, indices, values, sq_norm, target, cost, order, kind, epsilon, bias, alpha, w,
-    stats, selection, preference, adapt, ranges, priority,
-):  # fmt: skip
+    rows, data, order, loss, bias, alpha, w, stats, selection, preference, adapt, ranges, priority
+):
     r"""Work on rows in the order given, once for each place there, updating `alpha` and `w`.
 
     Parameters
@@ -63,6 +69,7 @@ def dcd_epoch(
                               projected gradients here are to stay in memory, too: w moves as far
                               until their next turn. Empty where all rows are in memory anyway
     """
+    (starts, stops, _, _, sq_norm), (target, cost), (kind, epsilon) = rows, data, loss
     last = w.shape[0] - 1
     writes_ranges, bounded = ranges.shape[0] > 0, kind not in (losses.SQUARED_HINGE, losses.L2_SVR)
     out_of_core = priority.shape[0] > 0
@@ -73,7 +80,7 @@ def dcd_epoch(
             fetch_items(i, starts, stops, sq_norm, target, alpha)
             fetch_item(cost, i)
         if k + FAR < order.shape[0]:
-            fetch_entries(starts, stops, indices, values, order[k + FAR])
+            fetch_entries(rows, order[k + FAR])
         i = order[k]
         C = cost[i]
         if writes_ranges:
@@ -82,9 +89,8 @@ def dcd_epoch(
             priority[i] = 0.0
         if C == 0.0:
             continue
-        start, stop = starts[i], stops[i]
         t, old = target[i], alpha[i]
-        f = row_dot(indices, values, start, stop, w) + bias * w[last]
+        f = row_dot(rows, i, w) + bias * w[last]
         stats[GAP_TERM] += losses.gap_term(kind, epsilon, t, C, f, old)
         Q = sq_norm[i] + bias * bias
         new, PG, pressure, gain = losses.update(kind, epsilon, t, C, Q, f, old)
@@ -105,10 +111,10 @@ def dcd_epoch(
             ranges[i] = ONE_MODEL
         if new != old:
             alpha[i] = new
-            add_row(indices, values, start, stop, bias, (new - old) * losses.sign_of(kind, t), w)
+            add_row(rows, i, bias, (new - old) * losses.sign_of(kind, t), w)
         if out_of_core:
             moved = (new - old) * (new - old) * sq_norm[i]
-            priority[i] = moved if free else -pressure * (stop - start)
+            priority[i] = moved if free else -pressure * (stops[i] - starts[i])
 
 
 @inline
@@ -122,21 +128,21 @@ def _add_dual_term(kind, epsilon, t, C, a, terms):
 
 
 @kernel(error_model="numpy")
-def add_dual_terms(target, cost, kind, epsilon, alpha, terms):
+def add_dual_terms(data, loss, alpha, terms):
     """Add what the rows contribute to the dual value to `terms`, float64[N_TERMS].
 
     That is the sum of g_i(alpha_i), see `losses`; the number of alpha_i != 0; the sum of
     s_i alpha_i that are positive, and of -s_i alpha_i of the others.
     """
+    (target, cost), (kind, epsilon) = data, loss
     for i in range(alpha.shape[0]):
         _add_dual_term(kind, epsilon, target[i], cost[i], alpha[i], terms)
 
 
 @kernel(error_model="numpy")
 def certify_rows(
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, alpha, balance, w,
-    average, averaged, norms, recomputed, sums, reach,
-):  # fmt: skip
+    rows, data, loss, bias, alpha, balance, w, average, averaged, norms, recomputed, sums, reach
+):
     r"""Add what the rows contribute to a certificate.
 
     For any v and alpha in its domain, with w' = sum_i s_i alpha_i x_i,
@@ -159,44 +165,45 @@ def certify_rows(
     reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; the rest as `terms` in
                               `add_dual_terms`
     """
+    (starts, stops, _, _, sq_norm), (target, cost), (kind, epsilon) = rows, data, loss
     last = w.shape[0] - 1
     for i in range(target.shape[0]):
         C, t = cost[i], target[i]
         if C == 0.0:
             continue
-        start, stop = starts[i], stops[i]
         a, s = losses.feasible(kind, C, alpha[i]), losses.sign_of(kind, t)
         side = 0 if s * a > 0.0 else 1
         a *= balance[side]
         q = 0.5 * a / C
         entropy = losses.entropy_of(2.0 * q) if kind == losses.LOGISTIC else 0.0
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
+        size = np.sqrt(sq_norm[i] + bias * bias)
+        gamma = losses.rounding_of(stops[i] - starts[i])
         wrong = gamma * size  # times |v|: by Cauchy and Schwarz, of gamma |v|'|x_i|
         # a bound is added once: taken back in part, a large one would take smaller ones with it;
         # both candidates are written out, as a loop over them takes 1.4 times as long
-        f = row_dot(indices, values, start, stop, w) + bias * w[last]
+        f = row_dot(rows, i, w) + bias * w[last]
         bound = wrong * norms[0]
         above, kink = losses.bound_candidate(kind, epsilon, t, C, f, a, q, entropy, bound, sums[0])
         if kink:
-            total = magnitude(indices, values, start, stop, bias, w)
-            above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
+            least = gamma * magnitude(rows, i, bias, w)
+            above = losses.refine(kind, epsilon, t, C, f, a, least, above)
         sums[0, losses.GAP_TERM_BOUND] += above
         if averaged:
-            f = row_dot(indices, values, start, stop, average) + bias * average[last]
+            f = row_dot(rows, i, average) + bias * average[last]
             bound = wrong * norms[1]
             above, kink = losses.bound_candidate(
                 kind, epsilon, t, C, f, a, q, entropy, bound, sums[1]
             )
             if kink:
-                total = magnitude(indices, values, start, stop, bias, average)
-                above = losses.refine(kind, epsilon, t, C, f, a, gamma * total, above)
+                least = gamma * magnitude(rows, i, bias, average)
+                above = losses.refine(kind, epsilon, t, C, f, a, least, above)
             sums[1, losses.GAP_TERM_BOUND] += above
         step = a * s
         if step != 0.0 and recomputed.shape[0] > 0:
             reach[losses.REACH] += abs(step) * size
             reach[losses.N_REACH] += 1.0
             reach[losses.OF_PLUS + side] += abs(step)
-            add_row(indices, values, start, stop, bias, step, recomputed)
+            add_row(rows, i, bias, step, recomputed)
 
 
 @inline
@@ -231,10 +238,7 @@ def _step_models(kind, epsilon, Q, first, last, t, C, f, alpha, step, stats):
 
 
 @kernel(error_model="numpy")
-def dcd_many(
-    starts, stops, indices, values, sq_norm, target, code, fold, weight, order,
-    positive, held_out, cost, kind, epsilon, bias, alpha, W, stats, ranges, priority,
-):  # fmt: skip
+def dcd_many(rows, data, order, models, bias, alpha, W, stats, ranges, priority):
     r"""Work on rows in the order given, once for each place there, updating `alpha` and `W`.
 
     For each model this is what `dcd_epoch` does (Hsieh, Algorithm 1), but for rounding in the
@@ -248,6 +252,9 @@ def dcd_many(
                               alpha_ij changed, and is now neither 0 nor at a bound, or 0 if none
     priority : float64[n_rows]   of these rows, updated: gain of the dual, summed over models
     """
+    starts, stops, _, _, sq_norm = rows
+    target, code, fold, weight = data
+    _, _, _, kind, epsilon = models
     scratch = np.zeros((4, W.shape[1]))
     t, C, f, step = scratch[0], scratch[1], scratch[2], scratch[3]
     for k in range(order.shape[0]):
@@ -256,74 +263,63 @@ def dcd_many(
             fetch_items(i, starts, stops, sq_norm, target, alpha)
             fetch_items(i, code, fold, weight, ranges, priority)
         if k + FAR < order.shape[0]:
-            fetch_entries(starts, stops, indices, values, order[k + FAR])
+            fetch_entries(rows, order[k + FAR])
         if k + 1 < order.shape[0]:
             i = order[k + 1]
-            left, right = np.int64(ranges[i] & 255) & -WIDE, np.int64(ranges[i] >> 8)
-            fetch_rows(W, indices, starts[i], stops[i], left, right)
+            fetch_weights(rows, i, int(ranges[i] & 255) & -WIDE, int(ranges[i] >> 8), W)
         i = order[k]
         first, last = int(ranges[i]) & 255, int(ranges[i]) >> 8
         ranges[i], priority[i] = 0, 0.0
-        if not losses.targets_and_costs(
-            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, first, last,
-            t, C,
-        ):  # fmt: skip
+        if not losses.targets_and_costs(data, i, models, first, last, t, C):
             continue
         left = first & -LANES
         right = min((last + LANES - 1) & -LANES, W.shape[1])
         step[left:right] = 0.0
-        start, stop = starts[i], stops[i]
-        gather(indices, values, start, stop, bias, left, right, W, f)
+        gather(rows, i, bias, left, right, W, f)
         Q = sq_norm[i] + bias * bias
         some, ranges[i], priority[i] = _step_models(
             kind, epsilon, Q, first, last, t, C, f, alpha[i], step, stats
         )
         if some:
-            scatter(indices, values, start, stop, bias, step, left, right, W)
+            scatter(rows, i, bias, step, left, right, W)
 
 
 @kernel(error_model="numpy")
-def add_many_dual_terms(
-    target, code, fold, weight, positive, held_out, cost, kind, epsilon, alpha, terms
-):
+def add_many_dual_terms(data, models, alpha, terms):
     """Do for each model what `add_dual_terms` does, with `terms`, float64[M, N_TERMS]."""
-    M = positive.shape[0]
+    (_, _, _, kind, epsilon), M = models, terms.shape[0]
     t, C = np.zeros(M), np.zeros(M)
     for i in range(alpha.shape[0]):
-        losses.targets_and_costs(
-            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
-        )
+        losses.targets_and_costs(data, i, models, 0, M, t, C)
         for j in range(M):
             _add_dual_term(kind, epsilon, t[j], C[j], alpha[i, j], terms[j])
 
 
 @kernel(error_model="numpy")
 def certify_many(
-    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach,
-):  # fmt: skip
+    rows, data, models, bias, alpha, balance, W, average, averaged, norms, recomputed, sums, reach
+):
     """Do for each model what `certify_rows` does.
 
     `balance`, `norms`, `sums` and `reach` are float64[2, M], [2, P], [2, N_SUMS, M] and
     [N_REACHES, M].
     """
-    M = positive.shape[0]
+    starts, stops, _, _, sq_norm = rows
+    (_, _, _, kind, epsilon), M = models, alpha.shape[1]
     scratch = np.zeros((7, W.shape[1]))
     t, C, f, step = scratch[0][:M], scratch[1][:M], scratch[2], scratch[3]
     entropy, a, q = scratch[4], scratch[5], scratch[6]
     for i in range(alpha.shape[0]):
         if i + FAR < alpha.shape[0]:  # of a sample, rows are not next to each other
-            fetch_entries(starts, stops, indices, values, i + FAR)
+            fetch_entries(rows, i + FAR)
             fetch_item(alpha, i + FAR)
         if i + 1 < alpha.shape[0]:
-            fetch_rows(W, indices, starts[i + 1], stops[i + 1], 0, W.shape[1])
-            fetch_rows(recomputed, indices, starts[i + 1], stops[i + 1], 0, W.shape[1])
-        if not losses.targets_and_costs(
-            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
-        ):
+            fetch_weights(rows, i + 1, 0, W.shape[1], W)
+            fetch_weights(rows, i + 1, 0, W.shape[1], recomputed)
+        if not losses.targets_and_costs(data, i, models, 0, M, t, C):
             continue
-        start, stop = starts[i], stops[i]
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
+        size = np.sqrt(sq_norm[i] + bias * bias)
+        gamma = losses.rounding_of(stops[i] - starts[i])
         for j in range(M):
             step[j] = a[j] = q[j] = 0.0
             if C[j] == 0.0:
@@ -342,7 +338,7 @@ def certify_many(
                 reach[losses.OF_PLUS + side, j] += abs(a[j])
         for k in range(2 if averaged else 1):
             V = average if k else W
-            gather(indices, values, start, stop, bias, 0, W.shape[1], V, f)
+            gather(rows, i, bias, 0, W.shape[1], V, f)
             for j in range(M):
                 if C[j] == 0.0:
                     continue
@@ -351,8 +347,8 @@ def certify_many(
                     kind, epsilon, t[j], C[j], f[j], a[j], q[j], entropy[j], bound, sums[k, :, j]
                 )
                 if kink:
-                    least = gamma * magnitude(indices, values, start, stop, bias, V[:, j])
+                    least = gamma * magnitude(rows, i, bias, V[:, j])
                     above = losses.refine(kind, epsilon, t[j], C[j], f[j], a[j], least, above)
                 sums[k, losses.GAP_TERM_BOUND, j] += above
         if recomputed.shape[0] > 0:
-            scatter(indices, values, start, stop, bias, step, 0, W.shape[1], recomputed)
+            scatter(rows, i, bias, step, 0, W.shape[1], recomputed)

@@ -60,17 +60,18 @@ def fetch_items(i, a, b, c, d, e):
 
 
 @kernel(forceinline=True)
-def fetch_entries(starts, stops, indices, values, i):
+def fetch_entries(rows, i):
     """Ask for the entries of row i."""
-    start, stop = starts[i], stops[i]
-    fetch(indices, start, stop)
-    fetch(values, start, stop)
+    starts, stops, indices, values, _ = rows
+    fetch(indices, starts[i], stops[i])
+    fetch(values, starts[i], stops[i])
 
 
 @kernel(forceinline=True)
-def fetch_rows(W, indices, start, stop, left, right):
-    """Ask for columns left to right - 1 of those rows of W that a row needs, if W is long."""
+def fetch_weights(rows, i, left, right, W):
+    """Ask for columns left to right - 1 of those rows of W that row i needs, if W is long."""
+    starts, stops, indices, _, _ = rows
     if W.nbytes > CACHED:
-        for p in span(start, stop):
+        for p in span(starts[i], stops[i]):
             place = np.int64(indices[p]) * W.shape[1]
             fetch(W, place + left, place + right)

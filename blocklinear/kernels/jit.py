@@ -54,9 +54,7 @@ class Kernel:
 
     def __call__(self, *args):
         """Call the overload for these arguments, compiled if there is none."""
-        kinds = tuple([
-            (a.dtype, a.ndim, a.flags.num) if type(a) is np.ndarray else type(a) for a in args
-        ])  # fmt: skip
+        kinds = _kinds_of(args)
         found = self._by_kinds.get(kinds)
         if found is None:
             found = self.overload(signature_of(args))
@@ -125,3 +123,12 @@ class Kernel:
         module = self.py_func.__module__.removeprefix("blocklinear.kernels.")
         key = sha256(repr((signature, sys.implementation.cache_tag, loader.machine())).encode())
         return f"{module}.{self.py_func.__qualname__}-{key.hexdigest()[:16]}{_ENDING}"
+
+
+def _kinds_of(args):
+    """Return what tells arguments of different types apart, without what their types are called."""
+    return tuple([
+        (a.dtype, a.ndim, a.flags.num) if type(a) is np.ndarray
+        else _kinds_of(a) if type(a) is tuple else type(a)
+        for a in args
+    ])  # fmt: skip

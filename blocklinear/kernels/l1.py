@@ -20,7 +20,7 @@ Of all rows of the store there are
     step                float64[n_rows]: s_i alpha_i
     state               float64[n_rows, 2]: x_i'd and h_i, in columns `MOVED` and `CURVED`
 
-and of the columns in memory
+and of the columns in memory `columns`, a tuple of the first three,
 
     starts              int64[k + 1]: column c has the entries starts[c] to starts[c + 1] - 1
     jumps               uint16[]: rows from one entry to the next, from row 0 to the first
@@ -54,9 +54,7 @@ fused multiplication would wait for the sum: frequent columns take 0.7 of the ti
 
 
 @kernel(error_model="numpy")
-def evaluate_rows(
-    starts, stops, indices, values, positions, kind, target, cost, bias, w, step, decision, pull
-):  # fmt: skip
+def evaluate_rows(rows, positions, kind, target, cost, bias, w, step, decision, pull):
     """Write the decision values of rows; add step_i x_i, `step` being written first if asked for.
 
     Parameters
@@ -66,24 +64,24 @@ def evaluate_rows(
     step, decision : float64[n_rows]    `decision` is written
     pull : float64[n_features + 1]      added to
     """
+    starts, stops, indices, values, _ = rows
     last = w.shape[0] - 1
     for i in range(positions.shape[0]):
-        at, start, stop = positions[i], starts[i], stops[i]
-        f = bias * w[last]
+        at, f = positions[i], bias * w[last]
         if cost.shape[0] > 0:
-            f += row_dot(indices, values, start, stop, w)
+            f += row_dot(rows, i, w)
             C, t = cost[i], target[i]
             a = 0.0
             if C != 0.0:
                 a = t * losses.feasible(kind, C, losses.primal_alpha(kind, 0.0, t, C, f))
             step[at] = a
             if a != 0.0:
-                add_row(indices, values, start, stop, bias, a, pull)
+                add_row(rows, i, bias, a, pull)
         elif step[at] == 0.0:
-            f += row_dot(indices, values, start, stop, w)
+            f += row_dot(rows, i, w)
         else:  # one loop: less is waited for memory
             a = step[at]
-            for p in span(start, stop):
+            for p in span(starts[i], stops[i]):
                 f += w[indices[p]] * values[p]
                 pull[indices[p]] += a * values[p]
             pull[last] += a * bias
@@ -91,9 +89,7 @@ def evaluate_rows(
 
 
 @kernel
-def collect_columns(
-    starts, stops, indices, values, positions, slots, first, fill, reached, jumps, column_values
-):  # fmt: skip
+def collect_columns(rows, positions, slots, first, fill, reached, jumps, column_values):
     """Append entries of rows to the columns they are in.
 
     Parameters
@@ -105,6 +101,7 @@ def collect_columns(
     reached : int64[k]        row of the last entry, 0 before the first; moved on
     jumps, column_values : uint16[], float64[] or float32[]       written
     """
+    starts, stops, indices, values, _ = rows
     for i in range(positions.shape[0]):
         for p in span(starts[i], stops[i]):
             slot = slots[indices[p]]
@@ -155,8 +152,9 @@ def slope_of_loss(kind, target, cost, decision, length, state):
 
 
 @kernel(fastmath=_SUMS)
-def derivatives(starts, jumps, values, chosen, step, state, v, h):
+def derivatives(columns, chosen, step, state, v, h):
     """Write v_j and sum_i h_i x_ij**2 of chosen columns to `v` and `h`, float64[m]."""
+    starts, jumps, values = columns
     for m in range(chosen.shape[0]):
         total, square, i = 0.0, 0.0, np.uint64(0)
         for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
@@ -168,20 +166,22 @@ def derivatives(starts, jumps, values, chosen, step, state, v, h):
 
 
 @kernel(fastmath=_SUMS)
-def _descent(jumps, values, start, stop, state):
-    """Return sum_i x_ij h_i x_i'd of one column."""
+def _descent(columns, c, state):
+    """Return sum_i x_ij h_i x_i'd of column c."""
+    starts, jumps, values = columns
     total, i = 0.0, np.uint64(0)
-    for p in span(start, stop):
+    for p in span(starts[c], starts[c + 1]):
         i += jumps[p]
         total += values[p] * state[i, MOVED] * state[i, CURVED]
     return total
 
 
 @kernel
-def _add_column(jumps, values, start, stop, factor, state):
-    """Move x_i'd of all rows by a multiple of one column."""
+def _add_column(columns, c, factor, state):
+    """Move x_i'd of all rows by a multiple of column c."""
+    starts, jumps, values = columns
     i = np.uint64(0)
-    for p in span(start, stop):
+    for p in span(starts[c], starts[c + 1]):
         i += jumps[p]
         state[i, MOVED] += factor * values[p]
 
@@ -197,7 +197,7 @@ def _minimiser(slope, curvature, penalty, old):
 
 
 @kernel(error_model="numpy")
-def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, state):
+def descend(columns, chosen, order, penalty, ridge, v, h, w, d, state):
     """Minimise the quadratic model over one column after another.
 
     Parameters
@@ -210,6 +210,7 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
     float, float
         By how much the model has fallen; the largest violation of its optimality met, as of v.
     """
+    starts, jumps, values = columns
     fallen, worst = 0.0, 0.0
     for k in range(order.shape[0]):
         if k + _FAR < order.shape[0]:
@@ -218,8 +219,7 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
             fetch(jumps, start, stop)
             fetch(values, start, stop)
         m = order[k]
-        start, stop = starts[chosen[m]], starts[chosen[m] + 1]
-        G = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]
+        G = _descent(columns, chosen[m], state) + ridge[m] * d[m] - v[m]
         old, H, limit = w[m] + d[m], h[m], penalty[m]
         new = _minimiser(G, H, limit, old)
         change = new - old
@@ -228,7 +228,7 @@ def descend(starts, jumps, values, chosen, order, penalty, ridge, v, h, w, d, st
         fallen -= (G + 0.5 * H * change) * change + limit * (abs(new) - abs(old))
         worst = max(worst, H * abs(change))
         d[m] += change
-        _add_column(jumps, values, start, stop, change, state)
+        _add_column(columns, chosen[m], change, state)
     return fallen, worst
 
 
@@ -248,7 +248,7 @@ def _add_products(rows, factors, n, dense, out):
 
 
 @kernel(fastmath={"contract"})
-def gram(starts, jumps, values, chosen, state, first, stride, out):
+def gram(columns, chosen, state, first, stride, out):
     """Write sum_i h_i x_ij x_ik of chosen columns, the lower triangle, to some rows of `out`.
 
     Parameters
@@ -256,6 +256,7 @@ def gram(starts, jumps, values, chosen, state, first, stride, out):
     first, stride : int       rows first, first + stride, ... are written
     out : float64[m, m]
     """
+    starts, jumps, values = columns
     m, n_rows = chosen.shape[0], state.shape[0]
     dense = np.empty((_ROWS_AT_ONCE, m), values.dtype)
     at, row = np.empty(m, np.int64), np.empty(m, np.int64)  # of the next entry of each column
@@ -329,9 +330,7 @@ def _solve_support(block, products, penalty, w, d, slope, change):
 
 
 @kernel(error_model="numpy")
-def descend_together(
-    starts, jumps, values, chosen, block, products, penalty, ridge, v, w, d, state
-):  # fmt: skip
+def descend_together(columns, chosen, block, products, penalty, ridge, v, w, d, state):
     """Minimise the quadratic model over some columns at once, by descent on their Gram matrix.
 
     Where passes have taken as long as to solve for the weights in use, these are solved for.
@@ -351,8 +350,7 @@ def descend_together(
     slope, change = np.empty(size), np.zeros(size)
     for a in range(size):
         m = block[a]
-        start, stop = starts[chosen[m]], starts[chosen[m] + 1]
-        slope[a] = _descent(jumps, values, start, stop, state) + ridge[m] * d[m] - v[m]
+        slope[a] = _descent(columns, chosen[m], state) + ridge[m] * d[m] - v[m]
     fallen, first, passes = 0.0, 0.0, 0
     for _ in range(_MOST_PASSES):
         worst = 0.0
@@ -378,9 +376,8 @@ def descend_together(
             passes = 0
     for a in range(size):
         if change[a] != 0.0:
-            m = block[a]
-            d[m] += change[a]
-            _add_column(jumps, values, starts[chosen[m]], starts[chosen[m] + 1], change[a], state)
+            d[block[a]] += change[a]
+            _add_column(columns, chosen[block[a]], change[a], state)
     return fallen, first
 
 

@@ -26,13 +26,18 @@ own costs:
     t_ij = 1 if code_i = positive_j, otherwise -1; for regression the value of the row
     C_ij = weight_i cost[j, t_ij > 0], or 0 if fold_i = held_out_j
 
-Their kernels take
+Their kernels take two tuples, `data` and `models`,
 
     target              float64[n_rows]: values of regression
     code, fold, weight  int32[n_rows], int32[n_rows], float64[n_rows]: of the row; folds are not
                         negative, and classes have no part in regression
+
     positive, held_out  int32[M]: a class; a fold, or -1 for none
     cost                float64[M, 2]: C of rows with t_ij <= 0, and of those with t_ij > 0
+    kind, epsilon       of the loss
+
+and
+
     alpha               float64[n_rows, M]
     W                   float64[n_features + 1, P]: weights; columns from M on are zeros, and stay
                         so. Fastest when P is a multiple of 4 and `W` begins with a cache line
@@ -329,15 +334,15 @@ def refine(kind, epsilon, t, C, f, a, wrong, above):
 
 
 @inline
-def targets_and_costs(
-    kind, target, code, fold, weight, positive, held_out, cost, first, last, t, C
-):
+def targets_and_costs(data, i, models, first, last, t, C):
     """Write t_ij and C_ij of a row for models first to last - 1; return if any C_ij is not 0."""
+    target, code, fold, weight = data
+    positive, held_out, cost, kind, _ = models
     some = False
     for j in range(first, last):
-        t[j] = target
+        t[j] = target[i]
         if kind <= LOGISTIC:
-            t[j] = 1.0 if code == positive[j] else -1.0
-        C[j] = weight * cost[j, 1 if t[j] > 0.0 else 0] if fold != held_out[j] else 0.0
+            t[j] = 1.0 if code[i] == positive[j] else -1.0
+        C[j] = weight[i] * cost[j, 1 if t[j] > 0.0 else 0] if fold[i] != held_out[j] else 0.0
         some = some or C[j] != 0.0
     return some

@@ -26,33 +26,31 @@ N_SUMS = 4
 
 
 @kernel
-def decision_values(starts, stops, indices, values, order, w, f):
+def decision_values(rows, order, w, f):
     """Write w'x_i of row i = order[k] to f[k], float64[n]."""
     for k in range(order.shape[0]):
-        i = order[k]
-        f[k] = row_dot(indices, values, starts[i], stops[i], w)
+        f[k] = row_dot(rows, order[k], w)
 
 
 @kernel
-def _product(indices, values, i, i_stop, j, j_stop):
-    """Return x_i' x_j of two rows, which begin at entries i and j; columns increase."""
-    total = 0.0
-    while i < i_stop and j < j_stop:
-        if indices[i] == indices[j]:
-            total += np.float64(values[i]) * np.float64(values[j])
-            i += 1
-            j += 1
-        elif indices[i] < indices[j]:
-            i += 1
+def _product(rows, i, j):
+    """Return x_i' x_j of two rows, in which columns increase."""
+    starts, stops, indices, values, _ = rows
+    total, p, q = 0.0, starts[i], starts[j]
+    while p < stops[i] and q < stops[j]:
+        if indices[p] == indices[q]:
+            total += np.float64(values[p]) * np.float64(values[q])
+            p += 1
+            q += 1
+        elif indices[p] < indices[q]:
+            p += 1
         else:
-            j += 1
+            q += 1
     return total
 
 
 @kernel(error_model="numpy")
-def exchange(
-    starts, stops, indices, values, sq_norm, upper, quantum, rising, falling, alpha, w, stats
-):
+def exchange(rows, upper, quantum, rising, falling, alpha, w, stats):
     r"""Move as much of alpha_j to alpha_i as minimises |w|**2, for one pair of rows after another.
 
     With f_j > f_i that is
@@ -64,7 +62,7 @@ def exchange(
 
     Parameters
     ----------
-    indices : uint32[nnz]     increasing in each row
+    rows : tuple              of which the indices of each increase
     upper : float64[n_rows]   U_i, multiples of `quantum`
     quantum : float           a power of two
     rising, falling : int64[n_pairs]    the row of each pair whose alpha may become larger, and the
@@ -72,22 +70,20 @@ def exchange(
     alpha : float64[n_rows]   updated, as `w` is; multiples of `quantum`
     stats : float64[N_STATS]  updated: gain of the dual
     """
+    starts, stops, _, _, sq_norm = rows
     entries = 0
     for k in range(rising.shape[0]):
         i, j = rising[k], falling[k]
         room = min(upper[i] - alpha[i], alpha[j])
         if i == j or not room > 0.0:
             continue
-        f_i = row_dot(indices, values, starts[i], stops[i], w)
-        f_j = row_dot(indices, values, starts[j], stops[j], w)
+        slope = row_dot(rows, j, w) - row_dot(rows, i, w)
         size = stops[i] - starts[i] + stops[j] - starts[j]
         entries += size
-        slope = f_j - f_i
         if not slope > 0.0:
             continue
-        product = _product(indices, values, starts[i], stops[i], starts[j], stops[j])
         both = sq_norm[i] + sq_norm[j]
-        curvature = max(both - 2.0 * product, 8.0 * UNIT * both)
+        curvature = max(both - 2.0 * _product(rows, i, j), 8.0 * UNIT * both)
         step = room
         if slope < curvature * room:
             step = np.floor(slope / curvature / quantum) * quantum
@@ -96,16 +92,14 @@ def exchange(
         stats[GAIN] += step * (slope - 0.5 * step * curvature)
         alpha[i] += step
         alpha[j] -= step
-        add_row(indices, values, starts[i], stops[i], 0.0, step, w)
-        add_row(indices, values, starts[j], stops[j], 0.0, -step, w)
+        add_row(rows, i, 0.0, step, w)
+        add_row(rows, j, 0.0, -step, w)
         entries += 2 * size
     return entries
 
 
 @kernel
-def certify_rows(
-    starts, stops, indices, values, sq_norm, upper, alpha, v, norm, recomputed, sizes, f, seen
-):
+def certify_rows(rows, upper, alpha, v, norm, recomputed, sizes, f, seen):
     """Write v'x_i of each row, and add what else a certificate must know of rows.
 
     Parameters
@@ -120,23 +114,23 @@ def certify_rows(
                               U_i |x_i|; the most that rounding of f adds to P - D; sum_i alpha_i
                               and sum_i U_i, each as a compensated sum (sum, correction)
     """
+    starts, stops, indices, values, sq_norm = rows
     for i in range(upper.shape[0]):
-        start, stop = starts[i], stops[i]
         a = min(max(alpha[i], 0.0), upper[i])
-        f[i] = row_dot(indices, values, start, stop, v)
+        f[i] = row_dot(rows, i, v)
         size = np.sqrt(sq_norm[i])
-        wrong = rounding_of(stop - start) * size * norm
+        wrong = rounding_of(stops[i] - starts[i]) * size * norm
         seen[WRONG] += wrong * max(a, upper[i] - a)
         seen[WHOLE] += upper[i] * size
         add_exactly(a, seen, MASS)
         add_exactly(upper[i], seen, TOTAL)
         if sizes.shape[0]:
-            for p in range(start, stop):
+            for p in range(starts[i], stops[i]):
                 sizes[indices[p]] += upper[i] * abs(np.float64(values[p]))
         if a != 0.0:
             seen[REACH] += a * size
             seen[N_REACH] += 1.0
-            add_row(indices, values, start, stop, 0.0, a, recomputed)
+            add_row(rows, i, 0.0, a, recomputed)
 
 
 @kernel

@@ -10,11 +10,12 @@ N_STATS = 2
 
 
 @kernel
-def _add_row(indices, values, start, stop, step, bias, v):
+def _add_row(rows, i, bias, step, v):
     """Add step * x_i to `v`; return by how much v'v grew."""
+    starts, stops, indices, values, _ = rows
     last = v.shape[0] - 1
     grown = 0.0
-    for p in span(start, stop):
+    for p in span(starts[i], stops[i]):
         j = indices[p]
         old = v[j]
         v[j] = old + step * values[p]
@@ -36,10 +37,7 @@ def _rescale(scale, v):
 
 
 @kernel
-def pegasos_epoch(
-    starts, stops, indices, values, y, cost, order, batch, total_rows, radius_sq, bias, t, w, stats,
-    alpha, share,
-):  # fmt: skip
+def pegasos_epoch(rows, data, order, batch, total_rows, radius_sq, bias, t, w, stats, alpha, share):
     r"""Work on rows once, in the order given, with one update of `w` for every `batch` of them.
 
     Yu, Algorithm 3, step 3.2. It lowers P(w) = 1/2 w'w + sum C_i max(0, 1 - y_i w'x_i), the sum
@@ -59,7 +57,7 @@ def pegasos_epoch(
 
     Parameters
     ----------
-    y : float64[n_rows]       +1 or -1
+    data : (float64[n_rows], float64[n_rows])   y_i, which is +1 or -1, and C_i
     batch : int               rows an update, at least 1; the last update takes what remains. 1 is
                               Yu's BLOCK-P-I; n_order or more, one update in all, BLOCK-P-B
     total_rows : int          l: rows of the whole store with C_i > 0
@@ -74,6 +72,7 @@ def pegasos_epoch(
                               and after a whole outer iteration of single-row updates
                               w = sum alpha_i y_i x_i as long as nothing was projected
     """
+    y, cost = data
     n_order, last, k = order.shape[0], w.shape[0] - 1, 0
     violators = np.empty(min(batch, n_order), np.int64)
     scale, sq_norm = 1.0, _rescale(1.0, w)
@@ -85,7 +84,7 @@ def pegasos_epoch(
             if cost[i] == 0.0:
                 continue
             size += 1
-            f = scale * (row_dot(indices, values, starts[i], stops[i], w) + bias * w[last])
+            f = scale * (row_dot(rows, i, w) + bias * w[last])
             lossy = y[i] * f < 1.0
             alpha[i] += share * ((cost[i] if lossy else 0.0) - alpha[i])
             if lossy:
@@ -104,8 +103,7 @@ def pegasos_epoch(
         step = total_rows / t / size / scale
         for m in range(n_violators):
             i = violators[m]
-            add = step * cost[i] * y[i]
-            sq_norm += _add_row(indices, values, starts[i], stops[i], add, bias, w)
+            sq_norm += _add_row(rows, i, bias, step * cost[i] * y[i], w)
         norm_sq = scale * scale * sq_norm
         if norm_sq > radius_sq:
             scale *= np.sqrt(radius_sq / norm_sq)

@@ -35,12 +35,13 @@ of 4,600 in 1.6 s for 4.0."""
 
 
 @inline
-def _add_products(indices, values, start, stop, bias, h, hessian):
+def _add_products(rows, i, bias, h, hessian):
     """Add h x_i x_i' to the lower triangle of a matrix; the indices of a row increase."""
+    starts, stops, indices, values, _ = rows
     last = hessian.shape[0] - 1
-    for p in range(start, stop):
+    for p in range(starts[i], stops[i]):
         row, hv = np.int64(indices[p]), h * values[p]
-        for q in range(start, p + 1):
+        for q in range(starts[i], p + 1):
             hessian[row, np.uint64(indices[q])] += hv * values[q]
         hessian[last, row] += hv * bias
     hessian[last, last] += h * bias * bias
@@ -72,8 +73,8 @@ def _evaluate(
 
 @kernel(error_model="numpy")
 def newton_rows(
-    starts, stops, indices, values, sq_norm, target, cost, kind, epsilon, bias, evaluates, v, norm,
-    center, width, alpha, out, diagonal, hessian, sums, reach, sums_of_values,
+    rows, data, loss, bias, evaluates, v, norm, center, width, alpha, out, diagonal, hessian,
+    sums, reach, sums_of_values,
 ):  # fmt: skip
     """Add what rows contribute to value, gradient, Hessian and certificate of the primal at v.
 
@@ -81,6 +82,7 @@ def newton_rows(
 
     Parameters
     ----------
+    data, loss : tuple        as for `dual.dcd_epoch`
     evaluates : bool          whether `v` is a point to be evaluated, or a vector to be multiplied
     v : float64[n_features + 1]
     norm : float              |v|, or more
@@ -95,20 +97,22 @@ def newton_rows(
     sums, reach : float64[N_SUMS], float64[N_REACHES]         likewise, as in `dual.certify_rows`
     sums_of_values : float64[N_VALUES]  likewise, for HINGE and L1_SVR
     """
+    starts, stops, indices, values, sq_norm = rows
+    (target, cost), (kind, epsilon) = data, loss
     last, proximal = v.shape[0] - 1, kind in (losses.HINGE, losses.L1_SVR)
     for i in range(0 if evaluates else cost.shape[0]):
         h = losses.curvature(kind, cost[i], alpha[i], width)
         if h != 0.0:
-            step = h * (row_dot(indices, values, starts[i], stops[i], v) + bias * v[last])
-            add_row(indices, values, starts[i], stops[i], bias, step, out)
+            add_row(rows, i, bias, h * (row_dot(rows, i, v) + bias * v[last]), out)
     for i in range(cost.shape[0] if evaluates else 0):
-        C, t, start, stop = cost[i], target[i], starts[i], stops[i]
+        C, t = cost[i], target[i]
         alpha[i] = 0.0
         if C == 0.0:
             continue
         b = bias * v[last]
-        f = row_dot(indices, values, start, stop, v) + b
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
+        f = row_dot(rows, i, v) + b
+        size = np.sqrt(sq_norm[i] + bias * bias)
+        gamma = losses.rounding_of(stops[i] - starts[i])
         a = _evaluate(
             kind, epsilon, t, C, b, f, gamma, size, norm, center[i] if proximal else 0.0, width,
             sums, reach, sums_of_values,
@@ -117,20 +121,19 @@ def newton_rows(
         if a == 0.0:
             continue
         step, h = a * losses.sign_of(kind, t), losses.curvature(kind, C, a, width)
-        for p in span(start, stop):
+        for p in span(starts[i], stops[i]):
             x = values[p]
             out[indices[p]] += step * x
             diagonal[indices[p]] += h * x * x
         out[last] += step * bias
         diagonal[last] += h * bias * bias
         if hessian.shape[0] > 0 and h != 0.0:
-            _add_products(indices, values, start, stop, bias, h, hessian)
+            _add_products(rows, i, bias, h, hessian)
 
 
 @kernel(error_model="numpy")
 def newton_many(
-    starts, stops, indices, values, sq_norm, target, code, fold, weight, positive, held_out, cost,
-    kind, epsilon, bias, evaluates, V, norms, center, widths, alpha, out, diagonal, hessians,
+    rows, data, models, bias, evaluates, V, norms, center, widths, alpha, out, diagonal, hessians,
     sums, reach, sums_of_values,
 ):  # fmt: skip
     """Do for each model what `newton_rows` does.
@@ -149,19 +152,18 @@ def newton_many(
     sums, reach, sums_of_values : float64[M, N_SUMS], [M, N_REACHES], [M, N_VALUES]   added to where
                               a model evaluates
     """
+    starts, stops, indices, values, sq_norm = rows
+    _, _, _, kind, epsilon = models
     proximal = kind in (losses.HINGE, losses.L1_SVR)
-    M, P = positive.shape[0], V.shape[1]
+    M, P = alpha.shape[1], V.shape[1]
     scratch = np.zeros((5, P))
     t, C, f, step, h = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for i in range(alpha.shape[0]):
-        some = losses.targets_and_costs(
-            kind, target[i], code[i], fold[i], weight[i], positive, held_out, cost, 0, M, t, C
-        )
-        start, stop = starts[i], stops[i]
+        some = losses.targets_and_costs(data, i, models, 0, M, t, C)
         if some:
-            gather(indices, values, start, stop, bias, 0, P, V, f)
-        size, gamma = np.sqrt(sq_norm[i] + bias * bias), losses.rounding_of(stop - start)
-        curved = False
+            gather(rows, i, bias, 0, P, V, f)
+        size = np.sqrt(sq_norm[i] + bias * bias)
+        gamma, curved = losses.rounding_of(stops[i] - starts[i]), False
         for j in range(M):
             step[j] = h[j] = 0.0
             if not evaluates[j]:
@@ -182,17 +184,17 @@ def newton_many(
                 curved = curved or h[j] != 0.0
         if not some:
             continue
-        scatter(indices, values, start, stop, bias, step, 0, P, out)
+        scatter(rows, i, bias, step, 0, P, out)
         if not curved:
             continue
-        for p in span(start, stop):
+        for p in span(starts[i], stops[i]):
             d, square = diagonal[indices[p]], values[p] * values[p]
             for j in range(M):
                 d[j] += h[j] * square
         for j in range(M):
             diagonal[diagonal.shape[0] - 1, j] += h[j] * bias * bias
             if hessians.shape[0] > 0 and h[j] != 0.0:
-                _add_products(indices, values, start, stop, bias, h[j], hessians[j])
+                _add_products(rows, i, bias, h[j], hessians[j])
 
 
 @kernel(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})

@@ -1,4 +1,13 @@
-"""What kernels of several files call."""
+"""What kernels of several files call.
+
+Kernels over rows take `rows`, a tuple of
+
+    starts, stops       int64[n_rows]: where the entries of a row begin and end in the next two
+    indices, values     uint32[], float64[] or float32[]: columns, and their numbers
+    sq_norm             float64[n_rows]: x_i' x_i
+
+Each x_i has one more feature, of value `bias`, which is not stored and comes last.
+"""
 
 import numpy as np
 
@@ -63,35 +72,39 @@ def span(start, stop):
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def row_dot(indices, values, start, stop, w):
-    """Return x_i' w for the row that occupies start..stop-1."""
+def row_dot(rows, i, w):
+    """Return x_i' w, without the bias."""
+    starts, stops, indices, values, _ = rows
     total = 0.0
-    for p in span(start, stop):
+    for p in span(starts[i], stops[i]):
         total += w[indices[p]] * values[p]
     return total
 
 
 @inline
-def add_row(indices, values, start, stop, bias, step, w):
-    """Add step x_i to `w`, of the row that occupies start..stop-1, the bias last."""
-    for p in span(start, stop):
+def add_row(rows, i, bias, step, w):
+    """Add step x_i to `w`."""
+    starts, stops, indices, values, _ = rows
+    for p in span(starts[i], stops[i]):
         w[indices[p]] += step * values[p]
     w[w.shape[0] - 1] += step * bias
 
 
 @kernel(fastmath={"reassoc", "contract", "nsz"})
-def magnitude(indices, values, start, stop, bias, w):
-    """Return the sum of the sizes of what `row_dot` adds up, and the bias."""
+def magnitude(rows, i, bias, w):
+    """Return the sum of the sizes of what x_i' w adds up."""
+    starts, stops, indices, values, _ = rows
     total = abs(bias * w[w.shape[0] - 1])
-    for p in span(start, stop):
+    for p in span(starts[i], stops[i]):
         total += abs(w[indices[p]] * values[p])
     return total
 
 
 @inline
-def gather(indices, values, start, stop, bias, left, right, W, f):
-    """Write columns left to right - 1 of W' x_i, of the row that occupies start..stop-1."""
-    last = W[W.shape[0] - 1]
+def gather(rows, i, bias, left, right, W, f):
+    """Write columns left to right - 1 of W' x_i."""
+    starts, stops, indices, values, _ = rows
+    start, stop, last = starts[i], stops[i], W[W.shape[0] - 1]
     for j in range(left, right):
         f[j] = last[j] * bias
     j = left
@@ -107,12 +120,13 @@ def gather(indices, values, start, stop, bias, left, right, W, f):
 
 
 @inline
-def scatter(indices, values, start, stop, bias, step, left, right, W):
+def scatter(rows, i, bias, step, left, right, W):
     """Add step[j] x_i to w_j for models left to right - 1, of which `left` begins a register.
 
     A register of models at a time, without those of which none moves.
     """
-    last = W[W.shape[0] - 1]
+    starts, stops, indices, values, _ = rows
+    start, stop, last = starts[i], stops[i], W[W.shape[0] - 1]
     j = left
     while j + LANES <= right:
         if step[j] != 0.0 or step[j + 1] != 0.0 or step[j + 2] != 0.0 or step[j + 3] != 0.0:

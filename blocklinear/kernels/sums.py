@@ -40,10 +40,10 @@ def copy_columns(source, chosen, target, places):
 
 
 @kernel
-def add_rows(indptr, indices, values, steps, bias, W):
+def add_rows(rows, steps, bias, W):
     """Add steps[i, m] x_i to w_m for every row i and column m of W, which may have more."""
     for i in range(steps.shape[0]):
-        scatter(indices, values, indptr[i], indptr[i + 1], bias, steps[i], 0, steps.shape[1], W)
+        scatter(rows, i, bias, steps[i], 0, steps.shape[1], W)
 
 
 @kernel

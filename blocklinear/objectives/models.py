@@ -51,9 +51,14 @@ class Models:
         return self.solver.kind
 
     @property
+    def loss(self) -> tuple[int, float]:
+        """The loss, as kernels of one model take it: its number, and epsilon."""
+        return self.kind, self.epsilon
+
+    @property
     def arguments(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats, int, float]:
         """What each model is for, its costs, and the loss, as kernels of many models take them."""
-        return self.positive, self.held_out, self.cost, self.kind, self.epsilon
+        return self.positive, self.held_out, self.cost, *self.loss
 
     @property
     def grid(self) -> list[float]:

@@ -59,9 +59,9 @@ class CrammerSinger(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows, noted = step.rows, why != PASS
+        noted = why != PASS
         crammer_singer.cs_epoch(
-            *rows.arrays, rows.sq_norm, *step.data, order, self.bias, step.alpha, self.W,
+            step.rows.arrays, step.data, order, self.bias, step.alpha, self.W,
             not noted and number % WIDE > 0, 1.0 if noted else self._factor, self.stats[why, 0],
             step.ranges if noted else NO_RANGES, step.priority if noted else NO_PRIORITY,
         )  # fmt: skip
@@ -90,7 +90,7 @@ class CrammerSinger(WeightVectors):
         As far as the dual rises along that line; rows that meet a bound stop there, and along what
         is then left of the direction the dual is maximised again, so that it never falls.
         """
-        rows, alpha, (code, cost) = step.rows, step.alpha, step.data
+        alpha, (code, cost) = step.alpha, step.data
         places = np.arange(len(code))  # as each row of alpha sums to 0, its own class tells of all
         way = float((alpha[places, code] - d[places, code]).sum())
         np.subtract(self.W, V, out=V)
@@ -98,7 +98,7 @@ class CrammerSinger(WeightVectors):
         if factor <= 0.0:
             return
         V *= factor
-        crammer_singer.cs_extrapolate(*rows.arrays, code, cost, self.bias, factor, alpha, d, V)
+        crammer_singer.cs_extrapolate(step.rows.arrays, step.data, self.bias, factor, alpha, d, V)
         t = min(self._best_step(alpha[places, code], float(d[places, code].sum()), V), 1.0)
         d *= t
         V *= t
@@ -123,12 +123,12 @@ class CrammerSinger(WeightVectors):
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        crammer_singer.cs_add_dual_terms(*data, alpha, terms[0])
+        crammer_singer.cs_add_dual_terms(data, alpha, terms[0])
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         crammer_singer.cs_certify_rows(
-            *rows.arrays, rows.sq_norm, *data, self.bias, alpha, *proof.pair,
+            rows.arrays, data, self.bias, alpha, *proof.pair,
             len(proof.candidates) > 1, proof.norms.max(axis=1), proof.recomputed,
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip

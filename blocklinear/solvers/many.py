@@ -79,23 +79,21 @@ class ManyModels(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows = step.rows
-        priority = np.empty(len(rows)) if why == PASS else step.priority
+        priority = np.empty(len(step.rows)) if why == PASS else step.priority
         dual.dcd_many(
-            *rows.arrays, rows.sq_norm, *step.data, order, *self.models.arguments, self.bias,
-            step.alpha, self.W, self.stats[why], step.ranges, priority,
+            step.rows.arrays, step.data, order, self.models.arguments, self.bias, step.alpha,
+            self.W, self.stats[why], step.ranges, priority,
         )  # fmt: skip
 
     def _terms_of(self, data: _Data, alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)
-        dual.add_many_dual_terms(*data, *self.models.arguments, alpha, terms)
+        dual.add_many_dual_terms(data, self.models.arguments, alpha, terms)
         return terms
 
     def _certify(self, rows: RowView, data: _Data, alpha: Floats, proof: Proof) -> None:
         dual.certify_many(
-            *rows.arrays, rows.sq_norm, *data, *self.models.arguments, self.bias, alpha,
-            proof.balance, *proof.pair, len(proof.candidates) > 1, proof.norms, proof.recomputed,
-            proof.sums, proof.reach,
+            rows.arrays, data, self.models.arguments, self.bias, alpha, proof.balance, *proof.pair,
+            len(proof.candidates) > 1, proof.norms, proof.recomputed, proof.sums, proof.reach,
         )  # fmt: skip
 
     def drop(self, staying: NDArray[np.bool_], averaged: NDArray[np.bool_]) -> None:

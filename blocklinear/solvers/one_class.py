@@ -105,8 +105,7 @@ class OneClassModel(WeightVectors):
             rows = slice(*ends)
             alpha[rows] = self._with_sum(alpha[rows], upper[rows], self._targets[block])
         self.alpha.write(group.blocks, alpha)
-        steps = (alpha - before)[:, None]
-        add_rows(group.indptr, group.indices, group.values, steps, 0.0, self.W)
+        add_rows(group.rows.arrays, (alpha - before)[:, None], 0.0, self.W)
 
     def _with_sum(self, alpha: Floats, upper: Floats, target: float) -> Floats:
         """Return alpha that sum to a target: scaled down, or filled up from the first row on."""
@@ -164,7 +163,7 @@ class OneClassModel(WeightVectors):
         rows, alpha, stats = step.rows, step.alpha.reshape(-1), self.stats[why, 0]
         upper: Floats = step.data
         w, f = self.W.reshape(-1), np.empty(len(order))
-        kernels.decision_values(*rows.arrays, order, w, f)
+        kernels.decision_values(rows.arrays, order, w, f)
         by = np.argsort(f, kind="stable")
         order, f = order[by], f[by]
         del by  # what a row takes meanwhile counts
@@ -181,7 +180,7 @@ class OneClassModel(WeightVectors):
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
-                *rows.arrays, rows.sq_norm, upper, self.problem.quantum,
+                rows.arrays, upper, self.problem.quantum,
                 order[rising[:n][violating]], order[falling[:n][violating]], alpha, w, stats,
             )  # fmt: skip
         if why != PASS:
@@ -203,7 +202,7 @@ class OneClassModel(WeightVectors):
         assert isinstance(proof, OneClassProof)
         f = np.empty(len(rows))
         kernels.certify_rows(
-            *rows.arrays, rows.sq_norm, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
+            rows.arrays, data, alpha.reshape(-1), self.W.reshape(-1), proof.length,
             proof.recomputed.reshape(-1), proof.sizes, f, proof.seen,
         )  # fmt: skip
         self._found.table[rows.positions, 0] = f
@@ -215,7 +214,7 @@ class OneClassModel(WeightVectors):
         found, length = [], 0.0
         for k, rows, alpha in alternately(strata):
             f, upper, times = np.empty(len(rows)), self._data(rows), strata[k].n / strata[k].drawn
-            kernels.decision_values(*rows.arrays, np.arange(len(f)), self.W.reshape(-1), f)
+            kernels.decision_values(rows.arrays, np.arange(len(f)), self.W.reshape(-1), f)
             length += times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
             found.append((f, times * upper, times * self._alpha_of(rows, alpha)[:, 0]))
         f, upper, alpha = map(np.concatenate, zip(*found, strict=True))

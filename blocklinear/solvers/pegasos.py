@@ -60,7 +60,7 @@ class Pegasos(SingleModel):
                 if (epoch or k) and step.cut_short() and epoch:
                     return
                 self.updates[0] = pegasos.pegasos_epoch(
-                    *rows.arrays, *step.data, part, batch, self._used_rows, self._radius_sq,
+                    rows.arrays, step.data, part, batch, self._used_rows, self._radius_sq,
                     self.bias, int(self.updates[0]), self.W.reshape(-1), self._lost,
                     step.alpha.reshape(-1), 1.0 / step.outer,
                 )  # fmt: skip

@@ -98,12 +98,11 @@ class SingleModel(WeightVectors):
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
     ) -> None:
-        rows, models, seen = step.rows, self.models, no_stats()
+        seen = no_stats()
         resident = step.steps == 1  # then a turn of a row at a bound costs no more than a pass
         dual.dcd_epoch(
-            *rows.arrays, rows.sq_norm, *step.data, order, models.kind, models.epsilon, self.bias,
-            step.alpha.reshape(-1), self.W.reshape(-1), seen, self._selection, self._preference,
-            self._adapt,
+            step.rows.arrays, step.data, order, self.models.loss, self.bias, step.alpha.reshape(-1),
+            self.W.reshape(-1), seen, self._selection, self._preference, self._adapt,
             step.ranges if why != PASS else NO_RANGES,
             step.priority if why != PASS and not resident else NO_PRIORITY,
         )  # fmt: skip
@@ -112,8 +111,8 @@ class SingleModel(WeightVectors):
             add_stats(seen, self._seen)
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
-        terms, models = np.zeros_like(self.terms), self.models
-        dual.add_dual_terms(*data, models.kind, models.epsilon, alpha.reshape(-1), terms[0])
+        terms = np.zeros_like(self.terms)
+        dual.add_dual_terms(data, self.models.loss, alpha.reshape(-1), terms[0])
         return terms
 
     def _certify(
@@ -121,8 +120,8 @@ class SingleModel(WeightVectors):
     ) -> None:
         one, other = proof.pair
         dual.certify_rows(
-            *rows.arrays, rows.sq_norm, *data, self.models.kind, self.models.epsilon, self.bias,
-            alpha.reshape(-1), proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
+            rows.arrays, data, self.models.loss, self.bias, alpha.reshape(-1),
+            proof.balance.reshape(-1), one.reshape(-1), other.reshape(-1),
             len(proof.candidates) > 1, proof.norms[:, 0], proof.recomputed.reshape(-1),
             proof.sums[:, :, 0], proof.reach[:, 0],
         )  # fmt: skip

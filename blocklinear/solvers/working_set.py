@@ -156,8 +156,8 @@ class WorkingSet:
             density = priority[start:stop] / np.maximum(lengths[own], 1)
             own, n_free = own[np.argsort(-density, kind="stable")], int((density >= 0.0).sum())
             n = packed_rows.pack_rows(
-                own, begin, end, rows.positions, *rows.arrays,
-                rows.sq_norm, rows.labels, weights, mantissas, self._planes, self._words, packed,
+                rows.arrays, rows.positions, rows.labels, weights, own, begin, end, mantissas,
+                self._planes, self._words, packed,
             )  # fmt: skip
             table = self._table(begin, n)
             used = table.size + _words_of_rows(table, end)

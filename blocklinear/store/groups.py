@@ -304,11 +304,9 @@ class RowView:
         return len(self.positions)
 
     @property
-    def arrays(
-        self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32], NDArray[np.floating]]:
-        """Starts, stops, indices and values, as kernels take them."""
-        return self.starts, self.stops, self.indices, self.values
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What kernels take of rows: starts, stops, indices, values and x_i' x_i."""
+        return self.starts, self.stops, self.indices, self.values, self.sq_norm
 
     @property
     def lengths(self) -> NDArray[np.int64]:

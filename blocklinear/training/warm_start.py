@@ -122,7 +122,7 @@ class WarmPart(Start):
     def add_rows(self, group: Group, steps: Floats) -> None:
         """Add the rows of a group to the weights, times a change of alpha, float64[n, M]."""
         steps = self.feasible_set.signs(group.labels) * steps
-        add_rows(group.indptr, group.indices, group.values, steps, self.bias, self.W)
+        add_rows(group.rows.arrays, steps, self.bias, self.W)
 
 
 def warm_parts(solver: Solver, previous: Previous) -> list[WarmPart]:

@@ -179,7 +179,8 @@ def read_only(array):
 @pytest.mark.parametrize(
     "argument",
     [
-        1, 1.0, True, (1, 2, 3), np.zeros(3), np.zeros((2, 3), np.uint8), np.zeros((4, 4))[:, 1],
+        1, 1.0, True, (1, 2, 3), (1, 2.0), (np.zeros(3), np.zeros((2, 3), np.uint8)),
+        np.zeros(3), np.zeros((2, 3), np.uint8), np.zeros((4, 4))[:, 1],
         np.zeros((4, 4, 4), np.float32)[:, 1:2], read_only(np.zeros(3, np.uint32)),
         np.uint64(3), np.zeros(2, np.bool_),
     ],

@@ -135,14 +135,13 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     recomputed, terms = start.copy(), np.array([3.0, 4.0])
     sums, reach = np.ones((2, 3)), np.ones(2)
     norms = np.linalg.norm([W, average], axis=1).max(axis=1)
-    sq_norm = (p.rows.astype(float) ** 2).sum(1)
-    about = (*p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W)
+    about = p.cut, p.data, p.bias, alpha, W
     cs.cs_certify_rows(*about, average, True, norms, recomputed, sums, reach)
     alone, others, again = np.ones((2, 3)), np.ones(2), np.zeros_like(W)
     cs.cs_certify_rows(*about, average, False, norms, again, alone, others)
     assert alone[0].tobytes() == sums[0].tobytes()
     assert others.tobytes() == reach.tobytes()
-    cs.cs_add_dual_terms(p.label, p.cost, alpha, terms)
+    cs.cs_add_dual_terms(p.data, alpha, terms)
     close(recomputed, start + p.X.T @ alpha)
     close(reach[0] - 1, (abs(alpha).sum(1) * np.linalg.norm(p.X, axis=1)).sum())
     value = dual_value(p.X, p.label, alpha)
@@ -167,9 +166,9 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     alpha[0], alpha[1, 2], alpha[2] = np.nan, -np.inf, 1e300
     W = rng.normal(size=(6, 4))
     recomputed, sums, reach = np.zeros_like(W), np.zeros((2, 3)), np.zeros(2)
-    sq_norm, terms = (p.rows**2).sum(1), np.zeros(2)
+    terms = np.zeros(2)
     cs.cs_certify_rows(
-        *p.cut, sq_norm, p.label, p.cost, p.bias, alpha, W, W, False,
+        p.cut, p.data, p.bias, alpha, W, W, False,
         np.linalg.norm([W, W], axis=1).max(axis=1), recomputed, sums, reach,
     )  # fmt: skip
     near = np.where(np.isfinite(alpha), np.minimum(alpha, 0.0), 0.0)
@@ -182,7 +181,7 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     dual = dual_value(p.X, p.label, near)
     left = sums[0, GAP_TERM_BOUND] + 0.5 * ((W - recomputed) ** 2).sum()
     close(primal_value(p.X, p.label, p.cost, W) - left, dual)
-    cs.cs_add_dual_terms(p.label, p.cost, alpha, terms)
+    cs.cs_add_dual_terms(p.data, alpha, terms)
     close(terms[cs.DUAL] - 0.5 * (recomputed**2).sum(), dual)
 
 
@@ -307,10 +306,7 @@ def test_an_extrapolation_is_feasible_as_far_as_it_says(drawn, factor):
     earlier = p.feasible(rng)
     way = factor * (alpha - earlier)
     d, V = earlier.copy(), p.X.T @ way
-    indptr, *entries = p.csr
-    cs.cs_extrapolate(
-        indptr[:-1], indptr[1:], *entries, p.label, p.cost, p.bias, factor, alpha, d, V
-    )
+    cs.cs_extrapolate(p.cut, p.data, p.bias, factor, alpha, d, V)
     close(V, p.X.T @ d)
     upper = bounds(p.cost, p.label, p.K)
     assert (alpha + d <= upper + 1e-12 * (1 + factor)).all()

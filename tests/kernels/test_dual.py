@@ -134,7 +134,7 @@ def test_huge_and_tiny_margins(kind, cost, size):
             low, high = reference.bounds(cost, kind)
             assert ((low <= alpha) & (alpha <= high)).all()
         terms = np.zeros(dual.N_TERMS)
-        dual.add_dual_terms(p.target, p.cost, *p.loss, alpha, terms)
+        dual.add_dual_terms(p.data, p.loss, alpha, terms)
         found = certified(p, alpha, w, -w)
     assert all(np.isfinite(part).all() for part in (terms, *found))
 
@@ -250,7 +250,7 @@ def test_rows_without_cost_are_left_out(kind):
         alpha, w, preference = q.alpha.copy(), few.w, np.zeros(len(q), np.float32)
         touch = run(q, order, alpha, w, dual.SHRINK, preference)
         terms = np.zeros(dual.N_TERMS)
-        dual.add_dual_terms(q.target, q.cost, *q.loss, alpha, terms)
+        dual.add_dual_terms(q.data, q.loss, alpha, terms)
         recomputed, sums, reach = certified(q, alpha, w, -w)
         found.append((w, touch, terms, recomputed, sums, reach, alpha, preference))
     (*with_all, alpha, preference), (*without, kept_alpha, kept_preference) = found
@@ -275,8 +275,8 @@ def test_rows_may_lie_anywhere():
             spread[starts[i] : starts[i] + counts[i]] = packed[indptr[i] : indptr[i + 1]]
     alpha, w, touch = p.alpha.copy(), p.w, no_stats()
     dual.dcd_epoch(
-        starts, starts + counts, *apart, p.sq_norm, p.target, p.cost, np.arange(9), *p.loss,
-        p.bias, alpha, w, touch, dual.PERMUTE, NONE, np.zeros(2), *UNTRACKED,
+        (starts, starts + counts, *apart, p.sq_norm), p.data, np.arange(9), p.loss, p.bias, alpha,
+        w, touch, dual.PERMUTE, NONE, np.zeros(2), *UNTRACKED,
     )  # fmt: skip
     expected_alpha, expected_w = p.alpha.copy(), p.w
     expected = run(p, range(9), expected_alpha, expected_w)
@@ -291,7 +291,7 @@ def test_rows_may_lie_anywhere():
 @given(p=problems)
 def test_the_dual_terms_make_the_dual_value(p):
     terms = np.array([1.0, 2.0, 3.0, 4.0])  # terms are added, not set
-    dual.add_dual_terms(p.target, p.cost, *p.loss, p.alpha, terms)
+    dual.add_dual_terms(p.data, p.loss, p.alpha, terms)
     close(terms[dual.DUAL] - 1 - 0.5 * dot(p.w, p.w), p.dual(p.alpha), 1e-11, 100)
     assert terms[dual.N_SUPPORT] - 2 == np.count_nonzero(p.alpha)
     steps = reference.signs(p.target, p.kind) * p.alpha
@@ -378,7 +378,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
         assert got.tobytes() == expected.tobytes()
     terms = np.zeros((2, dual.N_TERMS))
     for found, numbers in zip(terms, (alpha, feasible), strict=True):
-        dual.add_dual_terms(p.target, p.cost, *p.loss, numbers, found)
+        dual.add_dual_terms(p.data, p.loss, numbers, found)
     assert terms[0].tobytes() == terms[1].tobytes()
 
 
@@ -410,10 +410,9 @@ def certified(p, alpha, w, average, start=0.0, added_to=None, balance=(1.0, 1.0)
         added_to = np.full(len(w), start), np.full((2, 3), start), np.full(4, start)
     recomputed, sums, reach = added_to
     norms = np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
-    indptr, indices, values = p.csr
     dual.certify_rows(
-        indptr[:-1], indptr[1:], indices, values, p.sq_norm, p.target, p.cost, *p.loss, p.bias,
-        alpha, np.array(balance), w, average, True, norms, recomputed, sums, reach,
+        p.cut, p.data, p.loss, p.bias, alpha, np.array(balance), w, average, True, norms,
+        recomputed, sums, reach,
     )  # fmt: skip
     return recomputed, sums, reach
 

@@ -70,7 +70,8 @@ class Rows:
         self.cost = np.where(np.arange(self.n) == self.n - 1, 0.0, 1.0)
         self.order = np.arange(self.n)[::-1].copy()
         self.whole = self.indptr, self.indices, self.values
-        self.cut = self.starts, self.stops, self.indices, self.values
+        self.cut = self.starts, self.stops, self.indices, self.values, self.sq_norm
+        self.data = self.y, self.cost
 
     def w(self, *columns):
         """Return zero weights, with a row for the bias."""
@@ -84,7 +85,7 @@ def dcd_epoch(r):
             touch, adapt = np.zeros(dual.N_STATS), np.array([0.1, 0.1])
             preference = np.zeros(r.n if selection else 0, np.float32)
             dual.dcd_epoch(
-                *r.cut, r.sq_norm, r.y, r.cost, r.order, kind, 0.1, r.bias, alpha, w, touch,
+                r.cut, r.data, r.order, (kind, 0.1), r.bias, alpha, w, touch,
                 selection, preference, adapt, np.zeros(r.n, np.uint16), np.zeros(r.n),
             )  # fmt: skip
             assert np.isfinite(alpha).all()
@@ -94,10 +95,10 @@ def dcd_epoch(r):
 def dual_certificates(r):
     for kind in range(5):
         alpha, terms = np.full(r.n, 0.5), np.zeros(dual.N_TERMS)
-        dual.add_dual_terms(r.y, r.cost, kind, 0.1, alpha, terms)
+        dual.add_dual_terms(r.data, (kind, 0.1), alpha, terms)
         found, reach = np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES)
         dual.certify_rows(
-            *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, alpha, np.ones(2), r.w(), r.w(),
+            r.cut, r.data, (kind, 0.1), r.bias, alpha, np.ones(2), r.w(), r.w(),
             True, np.zeros(2), r.w(), found, reach,
         )  # fmt: skip
         assert np.isfinite(found).all()
@@ -114,13 +115,13 @@ def many(r):
             alpha, W = np.zeros((r.n, M)), r.w(M)
             spans = np.full(r.n, M << 8, np.uint16)
             dual.dcd_many(
-                *r.cut, r.sq_norm, *about, r.order, *models, r.bias, alpha, W,
+                r.cut, about, r.order, models, r.bias, alpha, W,
                 np.zeros((M, dual.N_STATS)), spans, np.zeros(r.n),
             )  # fmt: skip
             terms = np.zeros((M, dual.N_TERMS))
-            dual.add_many_dual_terms(*about, *models, alpha, terms)
+            dual.add_many_dual_terms(about, models, alpha, terms)
             dual.certify_many(
-                *r.cut, r.sq_norm, *about, *models, r.bias, alpha, np.ones((2, M)), W,
+                r.cut, about, models, r.bias, alpha, np.ones((2, M)), W,
                 r.w(M), True, np.zeros((2, M)), r.w(M), np.zeros((2, losses.N_SUMS, M)),
                 np.zeros((losses.N_REACHES, M)),
             )  # fmt: skip
@@ -134,23 +135,24 @@ def crammer_singer(r):
         alpha, W = np.zeros((r.n, K)), r.w(K)
         for support_only in (False, True):
             cs.cs_epoch(
-                *r.cut, r.sq_norm, label, r.cost, r.order, r.bias, alpha, W, support_only, 1.0,
+                r.cut, (label, r.cost), r.order, r.bias, alpha, W, support_only, 1.0,
                 np.zeros(dual.N_STATS), np.zeros(r.n, np.uint16), np.zeros(r.n),
             )  # fmt: skip
         assert np.isfinite(alpha).all()
-        cs.cs_add_dual_terms(label, r.cost, alpha, np.zeros(dual.N_TERMS))
+        cs.cs_add_dual_terms((label, r.cost), alpha, np.zeros(dual.N_TERMS))
         cs.cs_certify_rows(
-            *r.cut, r.sq_norm, label, r.cost, r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
+            r.cut, (label, r.cost), r.bias, alpha, W, r.w(K), True, np.zeros(2), r.w(K),
             np.zeros((2, losses.N_SUMS)), np.zeros(losses.N_REACHES),
         )  # fmt: skip
-        cs.cs_extrapolate(*r.cut, label, r.cost, r.bias, 1.0, alpha, np.zeros_like(alpha), r.w(K))
+        earlier = np.zeros_like(alpha)
+        cs.cs_extrapolate(r.cut, (label, r.cost), r.bias, 1.0, alpha, earlier, r.w(K))
 
 
 def pegasos_epochs(r):
     for batch in (1, 2, r.n + 1):
         w, alpha = r.w(), np.zeros(r.n)
         t = pegasos.pegasos_epoch(
-            *r.cut, r.y, r.cost, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
+            r.cut, r.data, r.order, batch, max(r.n - 1, 1), np.inf, r.bias, 0, w,
             np.zeros(pegasos.N_STATS), alpha, 1.0,
         )  # fmt: skip
         assert t <= r.n
@@ -166,7 +168,7 @@ def newton(r):
         alpha, pull, diagonal = np.zeros(r.n), r.w(), r.w()
         for evaluates in (True, False):
             primal.newton_rows(
-                *r.cut, r.sq_norm, r.y, r.cost, kind, 0.1, r.bias, evaluates, r.w(), 0.0,
+                r.cut, r.data, (kind, 0.1), r.bias, evaluates, r.w(), 0.0,
                 np.zeros(r.n if proximal else 0), width, alpha, pull, diagonal, hessian,
                 np.zeros(losses.N_SUMS), np.zeros(losses.N_REACHES), np.zeros(primal.N_VALUES),
             )  # fmt: skip
@@ -186,7 +188,7 @@ def newton_many(r):
             alpha, out = np.zeros((r.n, M)), r.w(M)
             for whole in (False, True):
                 primal.newton_many(
-                    *r.cut, r.sq_norm, r.y, code, fold, r.cost, *models, r.bias,
+                    r.cut, (r.y, code, fold, r.cost), models, r.bias,
                     np.arange(M) % 2 == 0, r.w(M), np.zeros(M),
                     np.zeros((r.n, M) if proximal else (0, 0)), np.ones(M), alpha, out, r.w(M),
                     np.zeros((M, n, n) if whole else (0, 0, 0)),
@@ -203,18 +205,16 @@ def one_class_pairs(r):
         alpha, w, f = np.arange(r.n) % 2 * 1.0, r.w(), np.full(r.n, np.nan)
         stats = np.zeros(dual.N_STATS)
         for _ in range(3):
-            one_class.decision_values(*r.cut, r.order, w, f)
+            one_class.decision_values(r.cut, r.order, w, f)
             one_class.exchange(
-                *r.cut, r.sq_norm, upper, quantum, r.order, r.order[::-1].copy(), alpha, w, stats
+                r.cut, upper, quantum, r.order, r.order[::-1].copy(), alpha, w, stats
             )
         assert ((alpha >= 0.0) & (alpha <= upper)).all()
         assert np.isfinite(w).all()
         seen, sums_of = np.zeros(one_class.N_SEEN), np.zeros(one_class.N_SUMS)
         for n in (0, r.n_features + 1):
             sizes = np.zeros(n)
-            one_class.certify_rows(
-                *r.cut, r.sq_norm, upper, alpha, r.w(), 0.0, r.w(), sizes, f, seen
-            )
+            one_class.certify_rows(r.cut, upper, alpha, r.w(), 0.0, r.w(), sizes, f, seen)
         one_class.add_losses(f, upper, alpha, 1.0, sums_of)
         assert np.isfinite(seen).all()
         assert np.isfinite(sums_of).all()
@@ -227,7 +227,7 @@ def l1_columns(r):
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     columns = np.zeros(starts[-1], np.uint16), np.zeros(starts[-1], r.values.dtype)
     reached = np.zeros(n, np.int64)
-    l1.collect_columns(*r.cut, positions, slots, 0, starts[:-1].copy(), reached, *columns)
+    l1.collect_columns(r.cut, positions, slots, 0, starts[:-1].copy(), reached, *columns)
     assert ((reached >= 0) & (reached < max(r.n, 1))).all()
     every, order = np.arange(n), np.arange(n)[::-1].copy()
     size, length = np.sqrt(r.sq_norm + r.bias**2), r.lengths.astype(np.int32)
@@ -235,17 +235,17 @@ def l1_columns(r):
         rows = kind, r.y, r.cost
         step, f, w, pull = np.full(r.n, np.nan), np.full(r.n, np.nan), r.w(), r.w()
         for loss in (rows, (kind, np.zeros(0), np.zeros(0))):
-            l1.evaluate_rows(*r.cut, positions, *loss, r.bias, w, step, f, pull)
+            l1.evaluate_rows(r.cut, positions, *loss, r.bias, w, step, f, pull)
         state, v, h, d, moved = np.zeros((r.n, 2)), np.zeros(n), np.zeros(n), np.zeros(n), r.y + 0.0
         l1.expand(*rows, f, step, state)
-        chosen = starts, *columns, every
+        chosen = (starts, *columns), every
         l1.derivatives(*chosen, step, state, v, h)
         with np.errstate(all="ignore"):  # training refuses what overflows
             costs = np.ones(n), np.full(n, 0.5)
             l1.descend(*chosen, order, *costs, v, h, np.zeros(n), d, state)
             block, products = order[:5].copy(), np.full((len(order[:5]),) * 2, np.nan)
             for first in (0, 1):
-                l1.gram(starts, *columns, block, state, first, 2, products)
+                l1.gram((starts, *columns), block, state, first, 2, products)
             products = np.tril(products) + np.tril(products, -1).T
             l1.descend_together(*chosen, block, products, *costs, v, np.zeros(n), d, state)
             path = np.zeros((r.n, 2))
@@ -281,7 +281,7 @@ def normalize_rows(r):
 
 def weight_vectors(r):
     steps = np.ones((r.n, 2))
-    sums.add_rows(*r.whole, steps, r.bias, r.w(3))
+    sums.add_rows(r.cut, steps, r.bias, r.w(3))
     out, norms = np.ones(r.n), np.zeros(2)
     sums.add_to_mean(r.w(2), 1.0, r.w(2))
     sums.add_squared_distances(r.w(2)[:1], r.w(2), norms)
@@ -307,8 +307,8 @@ def packed(r):
         words, kept = np.empty(2 + room), np.zeros(r.n, np.bool_)
         integers = words.view(np.int64)
         n = packed_rows.pack_rows(
-            picked, 2, 2 + room, np.arange(r.n), r.starts, r.stops, r.indices, r.values,
-            np.ones(r.n), np.ones(r.n), np.empty(0), np.empty(17, np.int32), planes, words, kept,
+            r.cut, np.arange(r.n), np.ones(r.n), np.empty(0), picked, 2, 2 + room,
+            np.empty(17, np.int32), planes, words, kept,
         )  # fmt: skip
         assert kept[picked].tolist() == [k < n for k in range(r.n)]
         which, ranges = np.empty(n, np.int64), np.ones(r.n, np.uint16)

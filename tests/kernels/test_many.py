@@ -48,11 +48,7 @@ class Problem:
 
     @property
     def cut(self):
-        indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values
-
-    @property
-    def entries(self):
+        """The rows, as kernels take them."""
         indptr, indices, values = self.csr
         return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
 
@@ -133,7 +129,7 @@ def fresh(p):
 def epoch(p, order, s, first=0, last=None):
     s.span[order] = (p.shape[1] if last is None else last) << 8 | first
     dual.dcd_many(
-        *p.entries, *p.about, np.array(order, np.int64), *p.models, p.bias, s.alpha, s.W,
+        p.cut, p.about, np.array(order, np.int64), p.models, p.bias, s.alpha, s.W,
         s.stats, s.span, s.worth,
     )  # fmt: skip
 
@@ -149,7 +145,7 @@ def alone(p, j, orders, alpha, w, touch):
     """The same for one model by `dcd_epoch`."""
     for order in orders:
         dual.dcd_epoch(
-            *p.entries, p.targets(j), p.costs(j), np.array(order, np.int64), p.kind, p.epsilon,
+            p.cut, (p.targets(j), p.costs(j)), np.array(order, np.int64), (p.kind, p.epsilon),
             p.bias, alpha, w, touch, dual.PERMUTE, np.empty(0, np.float32), np.zeros(2),
             np.empty(0, np.uint16), np.empty(0),
         )  # fmt: skip
@@ -296,12 +292,8 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     terms, recomputed = np.ones((M, dual.N_TERMS)), np.ones_like(s.W)  # added to
     sums, reach = np.ones((2, 3, M)), np.ones((losses.N_REACHES, M))
     balance = np.random.default_rng(2).choice([0.0, 0.3, 1.0], (2, M))
-    dual.add_many_dual_terms(*p.about, *p.models, s.alpha, terms)
-    indptr, indices, values = p.csr
-    sq_norm = (p.rows.astype(float) ** 2).sum(1)
-    row_ends = indptr[:-1], indptr[1:]
-    given = (*p.about, *p.models, p.bias, s.alpha, balance, s.W)
-    about = (*row_ends, indices, values, sq_norm, *given)
+    dual.add_many_dual_terms(p.about, p.models, s.alpha, terms)
+    about = p.cut, p.about, p.models, p.bias, s.alpha, balance, s.W
     dual.certify_many(*about, average, True, norms, recomputed, sums, reach)
     alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones_like(reach)
     dual.certify_many(*about, average, False, norms, again, alone, others)
@@ -319,11 +311,11 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
         alpha, t, C = np.ascontiguousarray(s.alpha[:, j]), p.targets(j), p.costs(j)
         one_terms, one_w = np.ones(dual.N_TERMS), np.ones(len(average))
         one_sums, one_reach = np.ones((2, 3)), np.ones(losses.N_REACHES)
-        dual.add_dual_terms(t, C, p.kind, p.epsilon, alpha, one_terms)
+        dual.add_dual_terms((t, C), (p.kind, p.epsilon), alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
-            *row_ends, indices, values, sq_norm, t, C, p.kind, p.epsilon, p.bias, alpha,
-            balance[:, j].copy(), *candidates, True, norms[:, j].copy(), one_w, one_sums, one_reach,
+            p.cut, (t, C), (p.kind, p.epsilon), p.bias, alpha, balance[:, j].copy(), *candidates,
+            True, norms[:, j].copy(), one_w, one_sums, one_reach,
         )  # fmt: skip
         assert terms[j].tobytes() == one_terms.tobytes()
         loss, one_loss = (x[:, losses.LOSS] + x[:, losses.LOW] for x in (sums[:, :, j], one_sums))
@@ -354,15 +346,15 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     feasible = np.clip(np.where(np.isfinite(alpha), alpha, 0.0), low, high)
     W = rng.normal(size=swept(p).W.shape)
     W[:, M:] = 0.0
-    norms, sq_norm = np.linalg.norm([W, W], axis=1), (p.rows.astype(float) ** 2).sum(1)
+    norms = np.linalg.norm([W, W], axis=1)
     found = []
     for numbers in (alpha, feasible):
         terms, recomputed = np.zeros((M, dual.N_TERMS)), np.zeros_like(W)
         sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
-        dual.add_many_dual_terms(*p.about, *p.models, numbers, terms)
+        dual.add_many_dual_terms(p.about, p.models, numbers, terms)
         dual.certify_many(
-            *p.cut, sq_norm, *p.about, *p.models, p.bias, numbers, np.ones((2, M)), W, W, True,
-            norms, recomputed, sums, reach,
+            p.cut, p.about, p.models, p.bias, numbers, np.ones((2, M)), W, W, True, norms,
+            recomputed, sums, reach,
         )  # fmt: skip
         found.append((terms, recomputed, sums, reach))
     for got, expected in zip(*found, strict=True):
@@ -378,9 +370,8 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     W[:, 2] = np.nan
     sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
     dual.certify_many(
-        *p.cut, (p.rows.astype(float) ** 2).sum(1), *p.about, *p.models, p.bias,
-        np.zeros(p.shape), np.ones((2, M)), W, W, False, np.zeros((2, W.shape[1])),
-        np.zeros_like(W), sums, reach,
+        p.cut, p.about, p.models, p.bias, np.zeros(p.shape), np.ones((2, M)), W, W, False,
+        np.zeros((2, W.shape[1])), np.zeros_like(W), sums, reach,
     )  # fmt: skip
     assert not sums[0, losses.GAP_TERM_BOUND, 2] < np.inf
     assert np.isfinite(np.delete(sums[0], 2, axis=1)).all()

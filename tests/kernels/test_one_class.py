@@ -23,8 +23,9 @@ class Rows:
         self.n = n
         indptr = np.concatenate(([0], np.cumsum((self.X != 0).sum(1)))).astype(np.int64)
         columns = np.nonzero(self.X)[1].astype(np.uint32)
-        self.csr = indptr[:-1], indptr[1:], columns, self.X[self.X != 0].astype(dtype)
         self.sq_norm = (self.X**2).sum(1)
+        values = self.X[self.X != 0].astype(dtype)
+        self.cut = indptr[:-1], indptr[1:], columns, values, self.sq_norm
         self.upper = np.ones(n) if seed % 2 else rng.integers(0, 1 << 10, n) / (1 << 10)
         share = rng.choice([0.0, 0.5, 1.0], n) * rng.random(n)
         self.alpha = np.floor(share * self.upper / QUANTUM) * QUANTUM
@@ -35,9 +36,7 @@ class Rows:
     def exchange(self, rising, falling):
         stats = np.zeros(dual.N_STATS)
         pairs = np.array(rising, np.int64), np.array(falling, np.int64)
-        kernels.exchange(
-            *self.csr, self.sq_norm, self.upper, QUANTUM, *pairs, self.alpha, self.w, stats
-        )
+        kernels.exchange(self.cut, self.upper, QUANTUM, *pairs, self.alpha, self.w, stats)
         return stats
 
 
@@ -85,9 +84,7 @@ def test_certificates_are_the_dense_formulas(seed, outside):
     alpha = np.clip(given_alpha, 0.0, r.upper)
     f, seen, recomputed = np.empty(r.n), np.zeros(kernels.N_SEEN), np.zeros_like(v)
     norm, of_columns = float(np.sqrt(v @ v)), np.zeros_like(v)
-    kernels.certify_rows(
-        *r.csr, r.sq_norm, r.upper, given_alpha, v, norm, recomputed, of_columns, f, seen
-    )  # fmt: skip
+    kernels.certify_rows(r.cut, r.upper, given_alpha, v, norm, recomputed, of_columns, f, seen)
     np.testing.assert_allclose(of_columns[:-1], r.upper @ np.abs(r.X), atol=1e-13)
     np.testing.assert_allclose(f, r.X @ v[:-1], atol=1e-13)
     np.testing.assert_allclose(recomputed[:-1], r.X.T @ alpha, atol=1e-13)
@@ -113,5 +110,5 @@ def test_certificates_are_the_dense_formulas(seed, outside):
 def test_decision_values_are_those_of_the_rows_asked_for():
     r = Rows(3)
     f = np.empty(r.n)
-    kernels.decision_values(*r.csr, r.order, r.w, f)
+    kernels.decision_values(r.cut, r.order, r.w, f)
     np.testing.assert_allclose(f, (r.X @ r.w[:-1])[r.order], atol=1e-13)

@@ -52,7 +52,7 @@ class Problem:
     @property
     def cut(self):
         indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values
+        return indptr[:-1], indptr[1:], indices, values, (self.rows**2).sum(1)
 
     def in_ball(self):
         """The same with the projection that the kernel's docstring derives."""
@@ -70,7 +70,7 @@ class Problem:
         w, t = self.w.copy() if w is None else w, self.t if t is None else t
         touch = np.zeros(pegasos.N_STATS) if touch is None else touch
         t = pegasos.pegasos_epoch(
-            *self.cut, self.y, self.cost, np.array(order, np.int64), batch, self.total_rows,
+            self.cut, (self.y, self.cost), np.array(order, np.int64), batch, self.total_rows,
             self.radius**2, self.bias, t, w, touch, np.zeros(len(self.y)), 1.0,
         )  # fmt: skip
         return w, t, touch
@@ -297,7 +297,7 @@ def test_alpha_follows_how_often_rows_had_a_loss():
         for i in order:
             count[i] += p.y[i] * (p.X[i] @ w) < 1
             t = pegasos.pegasos_epoch(
-                *p.cut, p.y, p.cost, np.array([i]), 1, p.total_rows, np.inf, p.bias, t, w,
+                p.cut, (p.y, p.cost), np.array([i]), 1, p.total_rows, np.inf, p.bias, t, w,
                 np.zeros(pegasos.N_STATS), alpha, 1.0 / outer,
             )  # fmt: skip
         close(alpha, p.cost * count / outer)

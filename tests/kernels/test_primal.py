@@ -32,8 +32,9 @@ class Rows:
         self.target = rng.normal(size=30) if kind >= reference.L1_SVR else classes
         self.cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)
         pointers = X.indptr.astype(np.int64)
-        self.entries = (pointers[:-1], pointers[1:], X.indices.astype(np.uint32), X.data)
-        self.sq_norm, self.w = (full**2).sum(axis=1), rng.normal(size=9)
+        entries = X.indices.astype(np.uint32), X.data
+        self.cut = (pointers[:-1], pointers[1:], *entries, (full**2).sum(axis=1))
+        self.w = rng.normal(size=9)
         low = -1.0 if kind == reference.L1_SVR else 0.0
         self.center, self.width = rng.uniform(low, 1.0, 30) * self.cost, WIDTH
 
@@ -93,8 +94,8 @@ class Rows:
     def call(self, evaluates, v, *of):
         """Call the kernel for a point, or for a vector."""
         primal.newton_rows(
-            *self.entries, self.sq_norm, self.target, self.cost, self.kind, EPSILON, BIAS,
-            evaluates, v, np.linalg.norm(v), self.center, self.width, *of,
+            self.cut, (self.target, self.cost), (self.kind, EPSILON), BIAS, evaluates, v,
+            np.linalg.norm(v), self.center, self.width, *of,
         )  # fmt: skip
 
     def product(self, alpha, v):
@@ -209,10 +210,10 @@ def test_a_product_is_that_of_the_hessian(rows):
 def test_rows_of_no_cost_are_as_if_they_were_not_there(rows):
     found, kept = rows.gradient(), rows.cost > 0
     assert not found["alpha"][~kept].any()
-    starts, stops, indices, values = rows.entries
-    rows.entries = (starts[kept], stops[kept], indices, values)
+    starts, stops, indices, values, sq_norm = rows.cut
+    rows.cut = starts[kept], stops[kept], indices, values, sq_norm[kept]
     rows.X, rows.target, rows.cost = rows.X[kept], rows.target[kept], rows.cost[kept]
-    rows.sq_norm, rows.center = rows.sq_norm[kept], rows.center[kept]
+    rows.center = rows.center[kept]
     alone = rows.gradient()
     for name in ("pull", "diagonal", "hessian", "sums", "reach", "values"):
         assert found[name].tobytes() == alone[name].tobytes(), name
@@ -236,8 +237,8 @@ def test_many_models_do_what_each_does(kind, whole):
     sums, reach, values = (np.zeros((M, n)) for n in (N_SUMS, N_REACHES, N_VALUES))
     center, widths = rng.uniform(0, 0.2, (30, M)), np.array([0.3, 0.4, 0.5])
     primal.newton_many(
-        *rows.entries, rows.sq_norm, rows.target, code, fold, weight, positive, held_out, cost,
-        kind, EPSILON, BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), center, widths,
+        rows.cut, (rows.target, code, fold, weight), (positive, held_out, cost, kind, EPSILON),
+        BIAS, evaluates, V, np.linalg.norm(V[:, :M], axis=0), center, widths,
         alpha, out, diagonal, hessians, sums, reach, values,
     )  # fmt: skip
     for j in range(M):

@@ -21,7 +21,8 @@ def made(seed, dtype):
     n, d, m = (int(x) for x in rng.integers(1, 9, 3))
     X = sparse.random(n, d, 0.4, "csr", dtype, rng)
     indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.uint32)
-    return rng, X.toarray().astype(np.float64), (indptr, indices, X.data), (n, d, m)
+    rows = indptr[:-1], indptr[1:], indices, X.data, np.zeros(n)
+    return rng, X.toarray().astype(np.float64), rows, (n, d, m)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -32,7 +33,7 @@ def test_add_rows(seed, dtype):
     W, bias = rng.normal(size=(d + 1, m + seed % 3)), float(seed % 2)  # columns left free
     expected = W.copy()
     expected[:, :m] += np.hstack([X, np.full((n, 1), bias)]).T @ steps
-    add_rows(*rows, steps, bias, W)
+    add_rows(rows, steps, bias, W)
     np.testing.assert_allclose(W, expected, rtol=1e-12, atol=1e-12)
 
 

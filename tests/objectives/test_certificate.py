@@ -144,8 +144,8 @@ def test_alpha_that_sums_lose_are_missing_on_the_other_side():
     sides = balance(*np.ones((2, 1)))
     proof = Proof(W, [W], 1, balance=sides)
     dual.certify_rows(
-        none, none, np.zeros(0, np.uint32), np.zeros(0), np.zeros(1002), target, cost, HINGE, 0.0,
-        1.0, cost, sides[:, 0].copy(), weights, weights, False, np.zeros(2),
+        (none, none, np.zeros(0, np.uint32), np.zeros(0), np.zeros(1002)), (target, cost),
+        (HINGE, 0.0), 1.0, cost, sides[:, 0].copy(), weights, weights, False, np.zeros(2),
         proof.recomputed.reshape(-1), proof.sums[:, :, 0], proof.reach[:, 0],
     )  # fmt: skip
     (found,) = proof.certificates()

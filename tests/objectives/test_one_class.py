@@ -55,7 +55,7 @@ def proof(X, U, T, v, alpha, rho=None):
     f, seen, recomputed = np.empty(n), np.zeros(kernels.N_SEEN), np.zeros(d + 1)
     norm = float(np.sqrt(v @ v)) * (1 + 1e-12)
     kernels.certify_rows(
-        starts, starts + d, columns, values, sq_norm, U, alpha, v, norm, recomputed,
+        (starts, starts + d, columns, values, sq_norm), U, alpha, v, norm, recomputed,
         sizes := np.zeros(d + 1), f, seen,
     )  # fmt: skip
     rho = quantile(f, U, T) if rho is None else rho

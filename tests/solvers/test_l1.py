@@ -689,8 +689,9 @@ def test_entries_of_a_column_may_be_far_apart():
     positions = np.array([0, 65535, 65536, 131071, 400000, 400001])
     jumps, values = np.zeros(6 + 400001 // kernels.FARTHEST, np.uint16), np.zeros(12)
     starts, stops = np.arange(6), np.arange(1, 7)
+    rows = starts, stops, np.zeros(6, np.uint32), np.arange(1.0, 7.0), np.zeros(6)
     kernels.collect_columns(
-        starts, stops, np.zeros(6, np.uint32), np.arange(1.0, 7.0), positions,
+        rows, positions,
         np.zeros(1, np.int32), 0, np.zeros(1, np.int64), np.zeros(1, np.int64), jumps, values,
     )  # fmt: skip
     rows = np.cumsum(jumps, dtype=np.int64)
@@ -700,7 +701,7 @@ def test_entries_of_a_column_may_be_far_apart():
     assert rows[-1] == 400001  # what is left of the room adds nothing to the last row
     step, state, found = np.arange(400002.0), np.zeros((400002, 2)), np.empty((2, 1))
     columns = np.array([0, len(jumps)]), jumps, values[: len(jumps)]
-    kernels.derivatives(*columns, np.zeros(1, np.int64), step, state, *found)
+    kernels.derivatives(columns, np.zeros(1, np.int64), step, state, *found)
     assert found[0] == (positions * np.arange(1.0, 7.0)).sum()
 
 
@@ -715,7 +716,7 @@ def test_products_of_columns_are_those_of_dense_ones():
     state, chosen = rng.random((700, 2)), np.array([7, 0, 4, 8])
     products = np.empty((4, 4))
     for first in range(3):
-        kernels.gram(starts, jumps, values, chosen, state, first, 3, products)
+        kernels.gram((starts, jumps, values), chosen, state, first, 3, products)
     products = np.tril(products) + np.tril(products, -1).T
     X = dense[:, chosen]
     assert products == pytest.approx(X.T @ (X * state[:, kernels.CURVED, None]), abs=1e-11)
@@ -730,7 +731,7 @@ def test_columns_that_are_nearly_parallel_are_solved_for(n_rows):
     jumps[::n_rows] = 0
     every, state, d = np.arange(m), np.ones((n_rows, 2)), np.zeros(m)
     state[:, kernels.MOVED] = 0.0
-    data = starts, jumps, X.T.ravel(), every
+    data = (starts, jumps, X.T.ravel()), every
     model = every, X.T @ X, np.ones(m), np.zeros(m), X.T @ t, np.zeros(m), d, state
     fallen = sum(kernels.descend_together(*data, *model)[0] for _ in range(4))
     rest = t - X @ d

@@ -62,28 +62,28 @@ def _to_decimals(values, mantissas):
 
 @kernel
 def pack_rows(
-    order, begin, end, positions, starts, stops, indices, values, sq_norm, labels, weights,
-    mantissas, planes, words, packed,
-):  # fmt: skip
+    rows, positions, labels, weights, order, begin, end, mantissas, planes, words, packed
+):
     """Fill a region with rows, in the order given, until one does not fit; return how many did.
 
     The table grows from the front of the region, and the rows from its end.
 
     Parameters
     ----------
-    begin, end : int          words of the region
     positions : int64[n]      of the rows in the store
     labels, weights : float64[n]        weights may be empty
+    begin, end : int          words of the region
     mantissas : int32[]       overwritten; as many as the longest row has entries
     planes : int              bytes of a column beyond the first two
     words : float64[]         the memory
     packed : bool[n]          set for the rows that are in the region now
     """
+    starts, stops, indices, values, sq_norm = rows
     integers, singles = words.view(np.int64), words.view(np.int32)
     halves, octets = words.view(np.uint16), words.view(np.uint8)
     for k in range(order.shape[0]):
         if k + FAR < order.shape[0]:
-            fetch_entries(starts, stops, indices, values, order[k + FAR])
+            fetch_entries(rows, order[k + FAR])
         i = order[k]
         start, stop = starts[i], stops[i]
         n, row, columns = stop - start, values[start:stop], indices[start:stop]

@@ -5,20 +5,22 @@ import re
 import numpy as np
 
 _ARRAY = re.compile(r"(const )?(\w+)\[([:1,]+)\]")
+_BETWEEN = re.compile(r", (?![^(]*\))")
+"""Where one argument ends and the next begins, outside of tuples."""
 
 
 def signature_of(args):
     """Return the types of arguments as Numba writes them, an array that is only read ``const``.
 
     Where an array is not in C order, nothing is said of its order. Arguments of other types raise
-    TypeError.
+    TypeError; a tuple may have any of them, but no tuples.
     """
     return ", ".join(map(_name_of, args))
 
 
 def _name_of(argument):
     if isinstance(argument, tuple) and argument:
-        return f"{len(argument)} * {_name_of(argument[0])}"
+        return f"({signature_of(argument)})"
     if isinstance(argument, np.generic):
         return argument.dtype.name
     for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64")):
@@ -35,7 +37,7 @@ def _name_of(argument):
 
 def numba_types(signature):
     """Return the Numba types of a signature, a tuple."""
-    return tuple(map(_type_of, signature.split(", "))) if signature else ()
+    return tuple(map(_type_of, _BETWEEN.split(signature))) if signature else ()
 
 
 def _type_of(name):
@@ -44,8 +46,9 @@ def _type_of(name):
     if array := _ARRAY.fullmatch(name):
         n_dimensions, layout = array[3].count(",") + 1, "C" if array[3].endswith("1") else "A"
         return types.Array(_named(array[2]), n_dimensions, layout, readonly=bool(array[1]))
-    count, _, element = name.rpartition(" * ")
-    return types.UniTuple(_named(element), int(count)) if count else _named(element)
+    if name.startswith("("):
+        return types.BaseTuple.from_types(numba_types(name[1:-1]))
+    return _named(name)
 
 
 def _named(name):

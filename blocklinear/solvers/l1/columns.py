@@ -226,7 +226,7 @@ class ColumnCache:
         """Do as the kernel of this name does; threads have about as many entries each."""
 
         def work(some: slice) -> None:
-            kernels.derivatives(*self.arrays, chosen[some], step, state, v[some], h[some])
+            kernels.derivatives(self.arrays, chosen[some], step, state, v[some], h[some])
 
         for some in self.parts(chosen, np.arange(len(chosen))):
             if not len(some):
@@ -248,7 +248,7 @@ class ColumnCache:
         parts = self._parts(int(self.entries(chosen).sum()))
 
         def work(k: int) -> None:
-            kernels.gram(*self.arrays, chosen, state, first + k, parts, out)
+            kernels.gram(self.arrays, chosen, state, first + k, parts, out)
 
         each(self._pool, work, range(parts))
         upper = np.triu_indices(len(chosen), 1)
@@ -331,7 +331,7 @@ class ColumnCache:
     def collect(self, rows: RowView) -> None:
         """Copy what rows have of the columns that wait for their entries."""
         kernels.collect_columns(
-            *rows.arrays, rows.positions, self.slots, self._first, self._fill, self._reached,
+            rows.arrays, rows.positions, self.slots, self._first, self._fill, self._reached,
             self.jumps, self.values,
         )  # fmt: skip
 

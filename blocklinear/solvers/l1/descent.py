@@ -343,7 +343,7 @@ class Descent:
         Damped steps do not go on along the last changes. Return by how much the model has fallen,
         and the largest violation met.
         """
-        columns, state = (*self._columns.arrays, self._chosen), self._state
+        columns, state = (self._columns.arrays, self._chosen), self._state
         penalty = self._penalty, self._ridge
         self.work += self._entries(order) + self._entries(block[0])
         fallen = 0.0 if self._damped else self._subspace.go_on(w, d, self._v, state)
@@ -408,5 +408,5 @@ class Descent:
         (kind, target, cost), terms = self._rows.loss, np.zeros(dual.N_TERMS)
         alpha = target * step
         alpha *= 1.0 / top
-        dual.add_dual_terms(target, cost, kind, 0.0, alpha, terms)
+        dual.add_dual_terms((target, cost), (kind, 0.0), alpha, terms)
         return float(terms[dual.DUAL])

@@ -172,7 +172,7 @@ class L1Regularized(CertifiedPasses):
         found = self._W[k], self._alpha[k].all, self._decisions[k], self._pulls[k]
         target, cost = _KNOWN if self._noted else self.task.of_model(k, rows)
         kernels.evaluate_rows(
-            *rows.arrays, rows.positions, self.task.kind, target, cost, self.bias, *found
+            rows.arrays, rows.positions, self.task.kind, target, cost, self.bias, *found
         )
 
     def _note(self, group: Group, positions: NDArray[np.int64]) -> None:

@@ -181,14 +181,13 @@ class NewtonPass:
         if not task.alone:
             models = task.some(np.array(self._active))
             kernels.newton_many(
-                *rows.arrays, rows.sq_norm, *models.data(rows), *models.arguments, self.bias,
-                self._evaluates, self.V, self._norms, center, self._widths, alpha, self._out,
-                self._diagonal, self._hessians, self._sums, self._reach, self._values,
+                rows.arrays, models.data(rows), models.arguments, self.bias, self._evaluates,
+                self.V, self._norms, center, self._widths, alpha, self._out, self._diagonal,
+                self._hessians, self._sums, self._reach, self._values,
             )  # fmt: skip
             return
-        target, cost = task.of_model(0, rows)
         kernels.newton_rows(
-            *rows.arrays, rows.sq_norm, target, cost, task.kind, task.epsilon, self.bias,
+            rows.arrays, task.of_model(0, rows), task.loss, self.bias,
             bool(self._evaluates[0]), self.V.reshape(-1), float(self._norms[0]), center.reshape(-1),
             float(self._widths[0]), alpha.reshape(-1), self._out.reshape(-1),
             self._diagonal.reshape(-1), self._hessians[0] if len(self._hessians) else _NONE,
