@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import strategies as st
+from kernel_rows import kernel_rows
 
 from blocklinear.kernels import crammer_singer as cs
 from blocklinear.kernels import dual as dual_kernels
@@ -88,15 +89,8 @@ class Problem:
         return np.column_stack([self.rows.astype(float), np.full(len(self.rows), self.bias)])
 
     @property
-    def csr(self):
-        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
-        _, columns = np.nonzero(self.rows)
-        return indptr, columns.astype(np.uint32), self.rows[self.rows != 0]
-
-    @property
     def cut(self):
-        indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
+        return kernel_rows(self.rows, self.rows.dtype)
 
     @property
     def data(self):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference
 from hypothesis import strategies as st
+from kernel_rows import kernel_rows
 
 from blocklinear.kernels import dual, losses
 
@@ -38,23 +39,11 @@ class Problem:
 
     @property
     def cut(self):
-        """The rows, as kernels take them."""
-        indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values, self.sq_norm
+        return kernel_rows(self.rows, self.dtype)
 
     @property
     def data(self):
         return self.target, self.cost
-
-    @property
-    def csr(self):
-        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
-        _, columns = np.nonzero(self.rows)
-        return indptr, columns.astype(np.uint32), self.rows[self.rows != 0].astype(self.dtype)
-
-    @property
-    def sq_norm(self):
-        return (self.rows.astype(float) ** 2).sum(1)
 
     @property
     def w(self):

@@ -204,7 +204,7 @@ def test_an_epoch_tells_which_rows_are_to_stay_in_memory(p, data, all_in_memory)
     worked = np.isin(np.arange(len(p)), order)
     stays = free if all_in_memory else free | near
     assert (ranges == np.where(worked, stays * dual.ONE_MODEL, 7)).all()
-    moved = (alpha - p.alpha) ** 2 * p.sq_norm
+    moved = (alpha - p.alpha) ** 2 * p.cut[-1]
     worth = np.where(free, moved, -pressure * np.count_nonzero(p.X[:, :-1], axis=1))
     close(priority, np.where(worked & (not all_in_memory), worth, 7.0))
 
@@ -265,17 +265,17 @@ def test_rows_without_cost_are_left_out(kind):
 
 def test_rows_may_lie_anywhere():
     p = make(losses.HINGE, 7, n=9, bias=1.0, dtype="float32")
-    indptr, indices, values = p.csr
-    counts, place = np.diff(indptr), np.random.default_rng(1).permutation(9)
+    before, after, indices, values, sq_norm = p.cut
+    counts, place = after - before, np.random.default_rng(1).permutation(9)
     starts = np.zeros(9, np.int64)
     starts[place] = 3 + np.concatenate(([0], np.cumsum(counts[place] + 2)[:-1]))
     apart = np.zeros(counts.sum() + 30, np.uint32), np.full(counts.sum() + 30, np.nan, np.float32)
     for i in range(9):
         for packed, spread in zip((indices, values), apart, strict=True):
-            spread[starts[i] : starts[i] + counts[i]] = packed[indptr[i] : indptr[i + 1]]
+            spread[starts[i] : starts[i] + counts[i]] = packed[before[i] : after[i]]
     alpha, w, touch = p.alpha.copy(), p.w, no_stats()
     dual.dcd_epoch(
-        (starts, starts + counts, *apart, p.sq_norm), p.data, np.arange(9), p.loss, p.bias, alpha,
+        (starts, starts + counts, *apart, sq_norm), p.data, np.arange(9), p.loss, p.bias, alpha,
         w, touch, dual.PERMUTE, NONE, np.zeros(2), *UNTRACKED,
     )  # fmt: skip
     expected_alpha, expected_w = p.alpha.copy(), p.w

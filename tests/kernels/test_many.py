@@ -10,6 +10,7 @@ import reference
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_rows import kernel_rows
 
 from blocklinear.kernels import dual, losses
 
@@ -41,16 +42,8 @@ class Problem:
         return len(self.rows), len(self.positive)
 
     @property
-    def csr(self):
-        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
-        columns = np.nonzero(self.rows)[1].astype(np.uint32)
-        return indptr, columns, self.rows[self.rows != 0].astype(self.dtype)
-
-    @property
     def cut(self):
-        """The rows, as kernels take them."""
-        indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values, (self.rows.astype(float) ** 2).sum(1)
+        return kernel_rows(self.rows, self.dtype)
 
     @property
     def about(self):

@@ -5,6 +5,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_rows import kernel_rows
 
 from blocklinear.kernels import dual
 from blocklinear.kernels import one_class as kernels
@@ -21,11 +22,7 @@ class Rows:
         X = rng.normal(size=(n, d)).round(2) * (rng.random((n, d)) < rng.choice([0.3, 1.0]))
         self.X = X.astype(dtype).astype(np.float64)
         self.n = n
-        indptr = np.concatenate(([0], np.cumsum((self.X != 0).sum(1)))).astype(np.int64)
-        columns = np.nonzero(self.X)[1].astype(np.uint32)
-        self.sq_norm = (self.X**2).sum(1)
-        values = self.X[self.X != 0].astype(dtype)
-        self.cut = indptr[:-1], indptr[1:], columns, values, self.sq_norm
+        self.cut = kernel_rows(self.X, dtype)
         self.upper = np.ones(n) if seed % 2 else rng.integers(0, 1 << 10, n) / (1 << 10)
         share = rng.choice([0.0, 0.5, 1.0], n) * rng.random(n)
         self.alpha = np.floor(share * self.upper / QUANTUM) * QUANTUM
@@ -88,7 +85,7 @@ def test_certificates_are_the_dense_formulas(seed, outside):
     np.testing.assert_allclose(of_columns[:-1], r.upper @ np.abs(r.X), atol=1e-13)
     np.testing.assert_allclose(f, r.X @ v[:-1], atol=1e-13)
     np.testing.assert_allclose(recomputed[:-1], r.X.T @ alpha, atol=1e-13)
-    sizes = np.sqrt(r.sq_norm)
+    sizes = np.sqrt(r.cut[-1])
     assert seen[kernels.REACH] == pytest.approx(alpha @ sizes, abs=1e-14)
     assert seen[kernels.N_REACH] == np.count_nonzero(alpha)
     assert seen[kernels.WHOLE] == pytest.approx(r.upper @ sizes)

@@ -8,6 +8,7 @@ import reference_pegasos
 from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from kernel_rows import kernel_rows
 from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
 
@@ -44,15 +45,8 @@ class Problem:
         return self.C * self.weight
 
     @property
-    def csr(self):
-        indptr = np.concatenate(([0], np.cumsum((self.rows != 0).sum(1)))).astype(np.int64)
-        _, columns = np.nonzero(self.rows)
-        return indptr, columns.astype(np.uint32), self.rows[self.rows != 0]
-
-    @property
     def cut(self):
-        indptr, indices, values = self.csr
-        return indptr[:-1], indptr[1:], indices, values, (self.rows**2).sum(1)
+        return kernel_rows(self.rows)
 
     def in_ball(self):
         """The same with the projection that the kernel's docstring derives."""

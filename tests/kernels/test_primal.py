@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from scipy import sparse
+from kernel_rows import kernel_rows
 from scipy.special import expit
 
 from blocklinear.kernels import primal
@@ -26,15 +26,11 @@ class Rows:
         rng = np.random.default_rng(seed)
         full = rng.normal(size=(30, 8)) * (rng.random((30, 8)) < 0.4)
         full[3] = 0  # a row without entries
-        X = sparse.csr_array(full)
         self.kind, self.X = kind, np.hstack([full, np.full((30, 1), BIAS)])
         classes = np.where(rng.random(30) < 0.5, 1.0, -1.0)
         self.target = rng.normal(size=30) if kind >= reference.L1_SVR else classes
         self.cost = np.where(rng.random(30) < 0.8, rng.uniform(0.1, 3.0, 30), 0.0)
-        pointers = X.indptr.astype(np.int64)
-        entries = X.indices.astype(np.uint32), X.data
-        self.cut = (pointers[:-1], pointers[1:], *entries, (full**2).sum(axis=1))
-        self.w = rng.normal(size=9)
+        self.cut, self.w = kernel_rows(full), rng.normal(size=9)
         low = -1.0 if kind == reference.L1_SVR else 0.0
         self.center, self.width = rng.uniform(low, 1.0, 30) * self.cost, WIDTH
 

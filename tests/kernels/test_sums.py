@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from kernel_rows import kernel_rows
 from scipy import sparse
 
 from blocklinear.kernels.sums import (
@@ -20,9 +21,7 @@ def made(seed, dtype):
     rng = np.random.default_rng(seed)
     n, d, m = (int(x) for x in rng.integers(1, 9, 3))
     X = sparse.random(n, d, 0.4, "csr", dtype, rng)
-    indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.uint32)
-    rows = indptr[:-1], indptr[1:], indices, X.data, np.zeros(n)
-    return rng, X.toarray().astype(np.float64), rows, (n, d, m)
+    return rng, X.toarray().astype(np.float64), kernel_rows(X.toarray(), dtype), (n, d, m)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
