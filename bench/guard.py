@@ -121,8 +121,9 @@ class Counter:
 
 def entries(given: Mapping[str, Any]) -> int:
     """Return the entries of the rows that a kernel is given, each as often as it is."""
-    if "starts" in given:
-        lengths = np.asarray(given["stops"]) - given["starts"]
+    if "rows" in given:
+        starts, stops, *_ = given["rows"]
+        lengths = stops - starts
     else:
         lengths = np.diff(given["indptr"])
     if "rising" in given:  # pairs of rows
@@ -135,7 +136,7 @@ def counted(kernel: Callable[..., Any], counter: Counter) -> Callable[..., Any]:
     function = getattr(kernel, "py_func", kernel)
     signature = inspect.signature(function)
     names = signature.parameters.keys()
-    if not ("indices" in names and names & {"starts", "indptr"}) or "words" in names:
+    if not names & {"rows", "indptr"} or "words" in names:
         return kernel  # words are packed rows, which are counted where they are worked on
     certifies = "certify" in function.__name__
     what = "certified" if certifies else "solved" if names & {"order", "rising"} else "other"

@@ -233,16 +233,16 @@ def descend(columns, chosen, order, penalty, ridge, v, h, w, d, state):
 
 
 @kernel(fastmath={"contract"})
-def _add_products(rows, factors, n, dense, out):
+def _add_products(which, factors, n, dense, out):
     """Add some rows of `dense`, each times a factor: four at a time, so that sums are read less."""
     whole = n // 4 * 4
     for k in range(0, whole, 4):
-        p, q, r, s = dense[rows[k]], dense[rows[k + 1]], dense[rows[k + 2]], dense[rows[k + 3]]
+        p, q, r, s = dense[which[k]], dense[which[k + 1]], dense[which[k + 2]], dense[which[k + 3]]
         P, Q, R, S = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
         for b in range(out.shape[0]):
             out[b] += P * p[b] + Q * q[b] + R * r[b] + S * s[b]
     for k in range(whole, n):
-        p = dense[rows[k]]
+        p = dense[which[k]]
         for b in range(out.shape[0]):
             out[b] += factors[k] * p[b]
 

@@ -350,7 +350,7 @@ class WeightVectors(ABC):
             done = due
             resident = step.steps == 1 and number < parts - 1
             if resident and self._is_due(n_sampled(len(order))):
-                self.sample_gap([one_in_few(step.rows, step.alpha)])
+                self.sample_gap(one_in_few(step.rows, step.alpha))
                 if self.reached:
                     break
 

@@ -74,7 +74,7 @@ def test_rows_of_the_working_set_stand_for_it_and_others_for_the_others(store, g
         own = np.flatnonzero(group.rows.positions % 3 == 0)
         working_set.replace(group, own, np.zeros(len(own)))
         ranges[group.rows.positions[own]] = 1
-    (n_others, others), (n_within, within) = drawn(
+    (n_within, within), (n_others, others) = drawn(
         sample.strata(working_set, ranges, manifest.n_rows)
     )
     assert (n_others, n_within) == (int((ranges == 0).sum()), int((ranges > 0).sum()))
@@ -103,11 +103,53 @@ def test_only_blocks_that_are_wanted_and_rows_that_fit(store, groups):
 def test_of_rows_in_memory_an_eighth_and_at_least_a_thousand(groups, n, expected):
     rows = groups(0).rows
     many = rows.some(np.arange(n) % len(rows))
-    of = one_in_few(many, np.arange(n)[:, None] * 1.0)
+    many = replace(many, sq_norm=np.ones(n))
+    (of,) = one_in_few(many, np.arange(n)[:, None] * 1.0)
     rows, alpha = zip(*of.parts, strict=True)
     assert sum(map(len, rows)) == of.drawn == expected
     assert of.n == n
     assert sorted(np.concatenate(alpha)[:, 0].tolist()) == list(range(0, n, n // expected))
+
+
+def test_rows_much_larger_than_the_mean_are_all_drawn(groups):
+    """Of counts of words in files, ten of 25,000 rows add nearly all to P - D."""
+    rows, sizes = groups(0).rows, np.ones(20_000)
+    sizes[[77, 4001, 19_999]] = 50.0, 9.0, 7.0
+    many = replace(rows.some(np.arange(20_000) % len(rows)), sq_norm=sizes**2)
+    large, others = one_in_few(many, np.arange(20_000)[:, None] * 1.0)
+    assert sorted(np.concatenate([alpha for _, alpha in large.parts])[:, 0]) == [77, 4001]
+    assert (large.n, large.drawn) == (2, 2)
+    assert (others.n, others.drawn) == (19_998, 2500)
+
+
+@pytest.mark.parametrize("room", [1.0, 0.25])
+def test_large_rows_of_all_blocks_are_drawn_first(tmp_path, monkeypatch, room):
+    """And sampled apart, those of the working set and the others; even where few rows fit."""
+    monkeypatch.setattr(working_set, "SAMPLED_ROWS", 200)
+    rng = np.random.default_rng(4)
+    X = rng.integers(1, 9, (3000, 20)) * 1.0
+    large = np.sort(rng.choice(3000, 30, replace=False))
+    X[large] *= 1000.0
+    store = split_problem(tmp_path, Problem(X, rng.choice([-1.0, 1.0], 3000), 3), N_BLOCKS)
+    manifest = store.manifest
+    sample, within = Sample(manifest, int(room * 4000)), WorkingSet(manifest, manifest.nnz)
+    ranges, positions = np.zeros(3000, np.uint16), []
+    with GroupLoader(store, 1, 1) as loader:
+        for loaded in loader.stream([(k,) for k in range(N_BLOCKS)]):
+            group = loaded.group
+            sample.take(group, ALL)
+            positions += group.rows.positions[group.sq_norm > 1e7].tolist()
+            own = np.flatnonzero(group.rows.positions % 2 == 0)
+            within.replace(group, own, np.zeros(len(own)))
+            ranges[group.rows.positions[own]] = 1
+    assert len(positions) == 30
+    even = [p for p in positions if p % 2 == 0]
+    strata = drawn(sample.strata(within, ranges, 3000))
+    (n_large_within, large_within), _, (n_large, large_others), _ = strata
+    assert [row[0] for row in large_within] == sorted(even)
+    assert [row[0] for row in large_others] == sorted(set(positions) - set(even))
+    assert n_large_within + n_large == 30
+    assert [n for n, _ in strata] == [len(even), 1500 - len(even), 30 - len(even), 1470 + len(even)]
 
 
 def test_rows_that_do_not_fit_are_of_all_parts_of_a_block(tmp_path, monkeypatch):
@@ -182,6 +224,7 @@ def test_of_all_rows_nothing_is_doubted():
     (half,) = total([2], [(0, 1, np.ones((1, 1))), (0, 1, np.full((1, 1), 3.0))], 4.0)
     assert half.tolist() == [4.0]
     assert total([2], [(0, 1, np.ones((1, 1))), (0, 1, np.full((1, 1), 3.0))], 3.9) is None
+    assert total([1], [(0, 1, np.ones((1, 1)))], 0.9) is None
 
 
 @pytest.mark.parametrize("solver", [1, 3, 7, 11, 13])
