@@ -173,7 +173,10 @@ def _escape(character: str) -> str:
 
 @contextlib.contextmanager
 def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
-    """Turn an OSError into a `StorageError` that names `path`, and what helps."""
+    """Turn an OSError into a `StorageError` that names `path`, and what helps.
+
+    Where memory is what the system does not give, that is a `MemoryBudgetError`.
+    """
     try:
         yield
     except StorageError:
@@ -192,6 +195,9 @@ def storage_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
                     free = shutil.disk_usage(Path(path).absolute().parent).free
                     reason += f" ({free >> 10} KiB free)"
         name = os.fspath(path) or "''"
+        if error.errno == errno.ENOMEM:
+            fix = "give a smaller --memory, or raise the limit of addresses (ulimit -v)"
+            raise MemoryBudgetError(f"{name}: {doing} failed: {reason}", fix) from error
         raise StorageError(f"{name}: {doing} failed: {reason}", fix) from error
 
 

@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import errno
 import re
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -209,13 +211,39 @@ def _failed(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
         discard_stdout()
         return 128 + signal.SIGPIPE
-    if isinstance(error, MemoryError):
-        return _fail("out of memory\n  fix: give a smaller --memory", MemoryBudgetError.exit_code)
+    if _is_of_memory(error):
+        limit = _limit_of_addresses()
+        fix = "give a smaller --memory"
+        if limit is not None:
+            fix = f"raise the limit of addresses (ulimit -v), which is {limit >> 10}, or {fix}"
+        return _fail(f"out of memory\n  fix: {fix}", MemoryBudgetError.exit_code)
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        limits = "processes (ulimit -u, pids.max of a container) or addresses (ulimit -v)"
+        what = "the system starts no more threads"
+        fix = f"give fewer --threads, or raise the limit of {limits}"
+        return _fail(f"{what}\n  fix: {fix}", StorageError.exit_code)
     if isinstance(error, OSError):
         place = shown(str(error.filename or "standard output"))
         fix = "check what it goes to, and its permissions"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
     raise error
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Return whether the system gave no memory.
+
+    Libraries that it does not load for want of addresses raise errors of other kinds.
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    unloaded = isinstance(error, ImportError | SystemError)
+    return unloaded and _limit_of_addresses() is not None
+
+
+def _limit_of_addresses() -> int | None:
+    """Return how many bytes the process may have addresses of; None if it has no limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 if __name__ == "__main__":

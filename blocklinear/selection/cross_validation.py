@@ -373,7 +373,11 @@ class _Validation:
         )
         least = PROCESS_BYTES + store.fetching_bytes + of_rows
         larger = dataclasses.replace(options, memory_bytes=max(options.memory_bytes, least))
-        size_that_fits(store.manifest, larger, 1, self._width, 0, store.fetching_bytes)
+        try:
+            size_that_fits(store.manifest, larger, 1, self._width, 0, store.fetching_bytes)
+        except MemoryBudgetError:  # so the smaller budget is refused, too, by its own name
+            size_that_fits(store.manifest, options, 1, self._width, 0, store.fetching_bytes)
+            raise
         if options.memory_bytes < least:
             raise MemoryBudgetError(
                 f"the budget of {exact_size(options.memory_bytes)} is too small: the program takes "

@@ -1,3 +1,4 @@
+import errno
 import itertools
 import os
 import shlex
@@ -287,6 +288,8 @@ def test_two_dashes_are_no_value(cli, option, name):
     ("error", "status", "said"),
     [
         (MemoryError(), 7, "out of memory\n  fix: "),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 7, "out of memory\n  fix: "),
+        (RuntimeError("can't start new thread"), 6, "the system starts no more threads\n  fix: "),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (PermissionError(13, "Permission denied", "place"), 6, "place: Permission denied\n"),
     ],
@@ -299,12 +302,26 @@ def test_other_errors_end_in_a_sentence(refused, store, monkeypatch, error, stat
     assert refused(status, "info", store).startswith(f"blocklinear: {said}")
 
 
-def test_a_bug_is_not_hidden(cli, store, monkeypatch):
+@pytest.mark.parametrize("error", [ImportError, SystemError])
+def test_what_is_not_loaded_for_want_of_addresses(refused, store, monkeypatch, error):
     def fail(path):
-        raise ZeroDivisionError
+        raise error
 
     monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr("resource.getrlimit", lambda of: (300_000 << 10, -1))
+    text = refused(7, "info", store)
+    assert text.startswith("blocklinear: out of memory\n  fix: raise the limit of addresses")
+    assert "300000" in text
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, ImportError, RuntimeError])
+def test_a_bug_is_not_hidden(cli, store, monkeypatch, error):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
+    monkeypatch.setattr("resource.getrlimit", lambda of: (-1, -1))
+    with pytest.raises(error):
         cli("info", store)
 
 

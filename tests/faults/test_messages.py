@@ -6,7 +6,14 @@ import os
 import pytest
 
 from blocklinear.cli.main import main
-from blocklinear.errors import InputFormatError, StorageError, quoted, shown, storage_errors
+from blocklinear.errors import (
+    InputFormatError,
+    MemoryBudgetError,
+    StorageError,
+    quoted,
+    shown,
+    storage_errors,
+)
 
 EVIL = "a\x1b[2J\nblocklinear: all is well\u202e\x7f.svm"
 TAMED = "a\\x1b[2J\\nblocklinear: all is well\\u202e\\x7f.svm"
@@ -84,3 +91,10 @@ def test_open_files_are_not_taken_for_a_disk(tmp_path, number):
     with pytest.raises(StorageError) as caught, storage_errors(tmp_path / "file", "write"):
         raise OSError(number, os.strerror(number))
     assert "ulimit -n" in str(caught.value)
+
+
+def test_memory_is_not_taken_for_a_disk(tmp_path):
+    with pytest.raises(MemoryBudgetError) as caught, storage_errors(tmp_path / "file", "map"):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    assert "file: map failed: Cannot allocate memory" in str(caught.value)
+    assert "ulimit -v" in str(caught.value)

@@ -6,13 +6,14 @@ import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import numba
 import numpy as np
 import programs
 import pytest
 
-from blocklinear.kernels.code import kept
+from blocklinear.kernels.code import kept, loader
 from blocklinear.kernels.jit import kernel
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -111,6 +112,17 @@ def test_without_a_folder_kernels_are_compiled_and_not_kept(tmp_path, monkeypatc
     assert found(np.float64(1.5)) == 3.0
     assert not found.is_kept("float64")
     assert [*tmp_path.iterdir()] == [tmp_path / "file"]
+
+
+def test_llvm_that_the_system_does_not_load_is_no_fault_of_a_file(monkeypatch):
+    class Unloaded(ModuleType):
+        def __getattr__(self, name):
+            raise OSError("no libllvmlite.so")
+
+    monkeypatch.setitem(sys.modules, "llvmlite", Unloaded("llvmlite"))
+    loader.machine.cache_clear()
+    with pytest.raises(ImportError, match="LLVM cannot be loaded: no libllvmlite"):
+        kernel(twice)(np.float64(1.5))
 
 
 def test_what_an_image_has_is_read(package):

@@ -344,6 +344,7 @@ def test_a_budget_that_is_named_in_a_refusal_suffices_for_several_classes(tmp_pa
     options = problem.options(group=1, max_outer=1, memory_bytes=70 << 20)
     with pytest.raises(MemoryBudgetError) as caught:
         cross_validate(store, options, n_folds=2, costs=[1.0])
+    assert "the budget of 70M is too small" in caught.value.what
     (named,) = re.findall(r"--memory (\d+)M", caught.value.fix)
     cross_validate(store, replace(options, memory_bytes=int(named) << 20), n_folds=2, costs=[1.0])
 

@@ -12,8 +12,7 @@ from pathlib import Path
 @functools.cache
 def machine():
     """Return what code is compiled for."""
-    from llvmlite import binding
-
+    binding = _llvm()
     features = binding.get_host_cpu_features().flatten()
     return binding.get_default_triple(), binding.get_host_cpu_name(), features
 
@@ -38,8 +37,7 @@ def load(function, code, wrapper, environment):
     `wrapper` is the name of what is called, with a tuple of arguments; `environment` that of the
     place for objects that code uses, of which kernels have none.
     """
-    from llvmlite import binding
-
+    binding = _llvm()
     engine, environments = _engine()
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -64,8 +62,7 @@ def _engine():
     What it calls are functions in C, which are loaded without the rest of Numba, and Python's
     exceptions.
     """
-    from llvmlite import binding
-
+    binding = _llvm()
     helpers, runtime, functions = map(
         _extension, ("_helperlib", "core.runtime._nrt_python", "_dynfunc")
     )
@@ -85,6 +82,15 @@ def _engine():
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
     return engine, functions.Environment
+
+
+def _llvm():
+    """Return LLVM, or raise ImportError."""
+    try:
+        from llvmlite import binding
+    except OSError as error:  # it would be taken for that of a file which is read or written
+        raise ImportError(f"LLVM cannot be loaded: {error}") from error
+    return binding
 
 
 def _extension(name):
