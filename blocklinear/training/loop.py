@@ -288,15 +288,19 @@ def resumed(
     ]
     drawn_alike = all(was[name] == course[name] for name in ("sample_blocks", "seed"))
     same_blocks = facts["store"] == manifest.fingerprint or not drawn_alike
-    if facts.get("warm_only") or not same_blocks:
+    other_blocks = facts.get("warm_only") or not same_blocks
+    ways = ["--restart to delete what it reached", "or another --run NAME"]
+    if other_blocks or facts.get("finished"):
+        ways.insert(0, "--warm-start to start from its alpha")
+    if other_blocks:
         differences.append("the blocks of the store have changed")
+    else:
+        ways.insert(0, "the options it had")
     if differences:
-        instead = "--warm-start to start from its alpha, " if facts.get("finished") else ""
         raise AnotherRun(
             f"the checkpoint of run {options.run!r} belongs to another run: "
             + "; ".join(differences),
-            f"give the options it had, {instead}--restart to delete what it reached, or another "
-            "--run NAME",
+            f"give {', '.join(ways)}",
         )
     return facts
 

@@ -538,6 +538,21 @@ def test_another_store_is_refused(tmp_path):
     with pytest.raises(MismatchError, match="the blocks of the store have changed") as caught:
         train(BlockStore.open(other.folder), problem.options(group=2, resume=True))
     assert caught.value.exit_code == 5
+    assert "the options it had" not in caught.value.fix
+
+
+def test_rows_were_added_to_what_was_trained_on(tmp_path):
+    problem, breaks = long_problem(), Breaks(4)
+    store = split_problem(tmp_path, problem, N_BLOCKS)
+    options = problem.options(group=2)
+    with pytest.raises(StoppedError):
+        train(store, options, breaks.listen, breaks.halt)
+    (tmp_path / "more").write_text("1 1:1\n-1 1:-1\n")
+    store = add(store, [tmp_path / "more"], AddOptions())
+    with pytest.raises(MismatchError, match="the blocks of the store have changed") as caught:
+        train(store, replace(options, resume=True))
+    assert caught.value.fix.startswith("give --warm-start to start from its alpha, --restart")
+    assert train(store, replace(options, warm_start=True)).metadata["stopped"] == "converged"
 
 
 def test_nothing_to_resume(store):
