@@ -224,7 +224,8 @@ def _fits(kind: Any, wanted: str) -> bool:
     if wanted == "words" and (t.is_list(kind) or t.is_large_list(kind)):
         return _fits(kind.value_type, "text")  # of no type where all lists are empty
     if wanted == "category":
-        return found in ("text", "boolean") or t.is_integer(kind)
+        # pandas makes float64 of integers where one is missing; others are refused row by row
+        return found in ("text", "boolean") or t.is_integer(kind) or t.is_float64(kind)
     return found == wanted
 
 

@@ -138,7 +138,7 @@ def refuse_missing(part: FileRows, name: str, array: Any, what: str, fix: str) -
 def strings_of(part: FileRows, name: str, array: Any, row_of: RowOf = lambda place: place) -> Any:
     """Return values of categories as Arrow strings.
 
-    InputError is raised if one is too long, or no text.
+    InputError is raised if one is too long, no text, or a float64 that is no integer.
 
     Parameters
     ----------
@@ -152,6 +152,8 @@ def strings_of(part: FileRows, name: str, array: Any, row_of: RowOf = lambda pla
         is_time = pa.types.is_timestamp(array.type)
         if is_time and array.type.tz:  # the same text in all zones: that which CSV has
             array = array.cast(pa.timestamp(array.type.unit, "UTC"))
+        if pa.types.is_float64(array.type):
+            array = _integers_of(part, name, array, row_of)
         array = array.cast(pa.string())
         if is_time:  # and for seconds and nanoseconds
             array = pa.compute.replace_substring_regex(array, r"(\.\d*?)0+(Z?)$", r"\1\2")
@@ -159,6 +161,22 @@ def strings_of(part: FileRows, name: str, array: Any, row_of: RowOf = lambda pla
     if np.diff(text_of(array)[1]).max(initial=0) > LONGEST_VALUE:  # where missing ones are, maybe
         _refuse_long(part, name, array, row_of)
     return array
+
+
+def _integers_of(part: FileRows, name: str, array: Any, row_of: RowOf) -> Any:
+    """Return integers of float64, which pandas makes of them where one is missing."""
+    values = _values_of(array, np.float64)
+    values[missing_in(array)] = 0.0
+    exact = (np.abs(values) < MOST_EXACT) & (values == np.floor(values))
+    if not exact.all():
+        place = int(np.flatnonzero(~exact)[0])
+        row = row_of(place)
+        raise InputError(
+            f"{part.place if row is None else part.at(row)}, column {name}: the category "
+            f"{values[place]} is no integer below 2**53",
+            "categories are integers, text or booleans: give no --categories for this column",
+        )
+    return array.cast(arrow().int64(), safe=False)
 
 
 def _refuse_long(part: FileRows, name: str, strings: Any, row_of: RowOf) -> None:

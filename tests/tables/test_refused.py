@@ -259,8 +259,8 @@ def test_kept_columns_are_none_of_the_results(tmp_path, name):
         ({"weight": "x", "categories": ("x",)}, "--categories names 'x', which is that of the"),
         ({"categories": ("w",)}, "--categories names 'w', which is of type list<"),
         (
-            {"categories": ("x",)},
-            "--categories names 'x', which is of type double: categories are integers, text or b",
+            {"categories": ("f",)},
+            "--categories names 'f', which is of type float: categories are integers, text or b",
         ),
         (
             {"drop": ("x",), "interactions": (("x", "c"),), "hash_bits": 4},
@@ -276,7 +276,8 @@ def test_kept_columns_are_none_of_the_results(tmp_path, name):
     ids=str,
 )
 def test_options_that_contradict_each_other(tmp_path, options, message):
-    table = pa.table({"x": X, "c": ["a"] * N, "w": [["a"]] * N, "y": Y})
+    columns = {"x": X, "f": pa.array(X, pa.float32()), "c": ["a"] * N, "w": [["a"]] * N, "y": Y}
+    table = pa.table(columns)
     with pytest.raises(UsageError, match=message):
         make_store(tmp_path, table, **options)
 

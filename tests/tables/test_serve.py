@@ -170,3 +170,13 @@ def test_a_model_of_something_else(tmp_path):
     model.save(tmp_path / "m")
     with pytest.raises(MismatchError, match="m: the model was not trained on tables"):
         TablePredictor(tmp_path / "m")
+
+
+def test_integers_of_which_pandas_makes_floats_are_categories(tmp_path):
+    table = pa.table({"code": [7, 3, 7, 3], "y": list("nyny")})
+    store = make_store(tmp_path, table, categories=("code",))
+    predictor = TablePredictor(train(store, TrainOptions(solver=1)))
+    codes = [7.0, float("nan"), 3.0]
+    found = predictor.decision_function([{"code": code} for code in codes])
+    alone = predictor.decision_function([{"code": code} for code in (7, None, 3)])
+    assert found.tolist() == alone.tolist()

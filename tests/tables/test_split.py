@@ -63,6 +63,20 @@ def test_every_format_makes_the_same_store(tmp_path, how):
         assert store.manifest.fingerprint == stores[0].manifest.fingerprint
 
 
+@pytest.mark.parametrize("how", [{}, {"hash_bits": 10}], ids=str)
+def test_integers_of_which_pandas_makes_floats_are_the_same_categories(tmp_path, how):
+    columns = {"code": pa.array([7, None, -3, 7] * 5), "y": [0, 1] * 10}
+    floats = columns | {"code": columns["code"].cast(pa.float64())}
+    stores = [
+        make_store(tmp_path, pa.table(table), f"{k}.parquet", categories=("code",), **how)
+        for k, table in enumerate((columns, floats))
+    ]
+    assert files(stores[0]) == files(stores[1])
+    assert stores[0].recipe == stores[1].recipe
+    added, unseen = add_tables(stores[0].folder, [str(tmp_path / "1.parquet")])
+    assert (added.manifest.nnz, unseen) == (40, {})
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_files_are_digested_as_they_are_read(tmp_path, name):
     events, sizes, digests = [], [], []

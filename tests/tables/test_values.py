@@ -9,7 +9,7 @@ from blocklinear.errors import InputError
 
 pa = pytest.importorskip("pyarrow")
 
-from blocklinear.tables.values import FileRows, codes_of, numbers_of  # noqa: E402
+from blocklinear.tables.values import FileRows, codes_of, numbers_of, strings_of  # noqa: E402
 
 KINDS = {
     pa.int64(): st.integers(-(2**53), 2**53),
@@ -89,3 +89,17 @@ def test_codes_of_no_value(code):
     array = pa.DictionaryArray.from_arrays(indices, pa.array(list("abcdefg")), safe=False)
     with pytest.raises(InputError, match="a code of no value of the dictionary"):
         codes_of(part_of(array), "x", array)
+
+
+@given(st.lists(st.integers(1 - 2**53, 2**53 - 1) | st.none(), max_size=40), st.integers(0, 9))
+def test_categories_are_those_of_integers_where_pandas_has_floats(given, first):
+    integers = pa.array(given, pa.int64()).slice(first)
+    floats = integers.cast(pa.float64())
+    assert strings_of(part_of(floats), "x", floats) == strings_of(part_of(integers), "x", integers)
+
+
+@pytest.mark.parametrize("value", [0.5, np.nan, np.inf, -np.inf, 2.0**53, -1e300])
+def test_categories_that_are_no_integers(value):
+    array = pa.array([7.0, None, value])
+    with pytest.raises(InputError, match=r"row 3, column x: the category .* is no integer below"):
+        strings_of(part_of(array), "x", array)
