@@ -56,7 +56,8 @@ def kind_of(kind: Any) -> str | None:
 def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ignore) -> Recipe:
     """Return the recipe for tables like the one of a schema, without values and moments.
 
-    An index of pandas is left out, unless an option names it; `Warned` says so if it has a name.
+    An index of pandas is left out, unless an option names it; `Warned` says so if it has a name. It
+    also names columns that are text for want of a type, as all their values are missing.
 
     UsageError is raised if the options contradict each other, or name columns that are not there;
     InputError if nothing can be made of a column.
@@ -121,6 +122,15 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
             refused.append(f"{quoted(name)} of type {schema.field(name).type}")
         else:
             columns.append(Column(name, kind))
+    texts = [column.name for column in columns if column.kind == "text"]
+    untyped = [name for name in texts if arrow().types.is_null(schema.field(name).type)]
+    if untyped:
+        listener(
+            Warned(
+                f"{path}: no values in {_listed(untyped)}, which from now on must be text: name a "
+                "table first in which there are some, or leave it out with --drop"
+            )
+        )
     if refused:
         more = f" and {len(refused) - _MOST_SHOWN} more" if len(refused) > _MOST_SHOWN else ""
         raise InputError(

@@ -446,6 +446,16 @@ def test_csv_is_not_read_far_ahead(tmp_path):
     assert next(parts).bytes_read <= 40 << 18
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+def test_columns_that_are_text_for_want_of_values_are_named(tmp_path, name):
+    table = pa.table({"x": [1, 2], "a": pa.nulls(2), "b": pa.nulls(2), "y": [0, 1]})
+    path, warnings = str(write(table, tmp_path / name)), []
+    how = TableOptions("y", categories=("b",))
+    split_tables([path], tmp_path / "s", how, OPTIONS, warnings.append)
+    (told,) = (event.message for event in warnings if isinstance(event, Warned))
+    assert told.startswith(f"{path}: no values in 'a', which from now on must be text: ")
+
+
 @pytest.mark.parametrize("name", FORMATS[:3])
 @pytest.mark.parametrize("index", ["name", None], ids=["named", "nameless"])
 def test_an_index_of_pandas_is_no_column(tmp_path, name, index):
