@@ -207,6 +207,7 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
     from blocklinear.model import liblinear
     from blocklinear.options import TrainOptions
     from blocklinear.selection.cross_validation import cross_validate
+    from blocklinear.solvers.l1 import descent
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
     from blocklinear.training import loop
@@ -241,6 +242,8 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
                 more = {"cost": 10.0, "gap": gap, "max_outer": outer, "resume": outer > 2}
                 loop.train(store, TrainOptions(**(steps | more)))
             far = {"solver": 5, "cost": 1e4, "max_outer": 20}  # some steps are cut short
+            loop.train(store, TrainOptions(**(steps | far)))
+            descent._STEPS_INSIDE = 0  # by the interior point method at once
             loop.train(store, TrainOptions(**(steps | far)))
         loop.train(store, TrainOptions(**steps))
         if part in ("many", "newton-many", "l1"):

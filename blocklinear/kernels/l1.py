@@ -186,6 +186,14 @@ def _add_column(columns, c, factor, state):
         state[i, MOVED] += factor * values[p]
 
 
+@kernel
+def add_columns(columns, chosen, d, state):
+    """Move x_i'd of all rows by chosen columns, each times its part of float64[m]."""
+    for m in range(chosen.shape[0]):
+        if d[m] != 0.0:
+            _add_column(columns, chosen[m], d[m], state)
+
+
 @kernel(error_model="numpy")
 def _minimiser(slope, curvature, penalty, old):
     """Return where slope (w - old) + 1/2 curvature (w - old)^2 + penalty |w| is least."""
@@ -343,17 +351,19 @@ def descend_together(columns, chosen, block, products, penalty, ridge, v, w, d, 
 
     Returns
     -------
-    float, float
-        As `descend` does, the violation being what was met at first.
+    float, float, int
+        As `descend` does, the violation being what was met at first; the products processed, those
+        of a solution as many as those of the passes before.
     """
     size = block.shape[0]
     slope, change = np.empty(size), np.zeros(size)
     for a in range(size):
         m = block[a]
         slope[a] = _descent(columns, chosen[m], state) + ridge[m] * d[m] - v[m]
-    fallen, first, passes = 0.0, 0.0, 0
+    fallen, first, passes, products_used = 0.0, 0.0, 0, 0
     for _ in range(_MOST_PASSES):
         worst = 0.0
+        products_used += size * size
         for a in range(size):
             m = block[a]
             old = w[m] + d[m] + change[a]
@@ -373,12 +383,13 @@ def descend_together(columns, chosen, block, products, penalty, ridge, v, w, d, 
         passes += 1
         if 3 * passes >= size:  # the factor takes size**3 / 3 products, and a pass size**2
             fallen += _solve_support(block, products, penalty, w, d, slope, change)
+            products_used += passes * size * size
             passes = 0
     for a in range(size):
         if change[a] != 0.0:
             d[block[a]] += change[a]
             _add_column(columns, chosen[block[a]], change[a], state)
-    return fallen, first
+    return fallen, first, products_used
 
 
 @kernel(fastmath=_SUMS)

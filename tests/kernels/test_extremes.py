@@ -251,6 +251,7 @@ def l1_columns(r):
             path = np.zeros((r.n, 2))
             l1.products_along(state, path)
             l1.move_along(state, path, 0.5, 0.5)
+            l1.add_columns(*chosen, d, state)
         l1.move_alpha(kind, r.y, r.cost, step, state, moved)
         l1.total_loss(*rows, f, 0.5, state)
         l1.slope_of_loss(*rows, f, 0.5, state)
@@ -417,6 +418,7 @@ TRIED = {
             "descend",
             "products_along",
             "move_along",
+            "add_columns",
             "move_alpha",
             "certify_rows",
             "certify_weights",

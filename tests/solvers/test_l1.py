@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import math
 import re
 import tracemalloc
 from dataclasses import replace
@@ -104,11 +105,41 @@ def test_weights_of_what_tells_nothing_are_0(tmp_path, solver):
     assert not train(split_problem(tmp_path / "few", few, 4), few.options()).weights.any()
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"l1_ratio": 0.5}, {"bias": 1.0, "regularize_bias": False}, {"cost": 1e6}]
+)
+def test_few_features_that_depend_on_each_other_are_solved_for_from_inside(
+    tmp_path, monkeypatch, options
+):
+    """Newton steps went from corner to corner: hundreds, and with a ridge without end."""
+    rng, steps = np.random.default_rng(0), []
+    factors = rng.normal(size=(120, 8))
+    X = (100.0 * factors @ rng.normal(size=(8, 60)) + 30.0 * rng.normal(size=(120, 60))).round()
+    labels = np.where(factors[:, 0] + 0.2 * rng.normal(size=120) > 0.0, 1.0, -1.0)
+    problem, newton_step = Problem(X, labels, 5), descent.Descent.newton_step
+
+    def step(self):
+        steps.append(self.value)
+        assert len(steps) < 60
+        return newton_step(self)
+
+    monkeypatch.setattr(descent.Descent, "newton_step", step)
+    store = split_problem(tmp_path, problem, 2)
+    models = [train(store, problem.options(gap=gap, **options)) for gap in (1e-3, 1e-7)]
+    rough, exact = (model.metadata["certificate"] for model in models)
+    assert rough["dual"] <= exact["primal"]
+    assert exact["dual"] <= rough["primal"]
+    assert exact["gap"] <= 1e-7
+    used = [np.count_nonzero(model.weights) for model in models]
+    assert used[0] <= used[1] + 3 < 60
+
+
 @each_solver
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_steps_are_ended_once_the_time_limit_has_passed(tmp_path, monkeypatch, solver, ratio):
     """Newton steps of an outer iteration went on until they gained little: for a minute."""
     monkeypatch.setattr(descent, "_LONGEST_PART", 50)
+    monkeypatch.setattr(descent, "_STEPS_INSIDE", math.inf)  # which would end it before
     problem = sparse_problem(solver=solver, cost=1e6)
     store, ticks, last = split_problem(tmp_path, problem, 3), itertools.count(), []
 
@@ -368,6 +399,7 @@ def test_alpha_that_come_to_their_ends_do_not_keep_a_dual_point_from_being_feasi
     labels[rng.choice(600, 12, replace=False)] = 1.0
     rows[labels > 0.0, :3] += 0.2
     rare, shares, before = replace(problem, X=rows.round(4), labels=labels), [], descent.Descent
+    monkeypatch.setattr(descent, "_STEPS_INSIDE", math.inf)  # which would leave nothing to pull
 
     class Noted(before):
         def pulled(self, most):

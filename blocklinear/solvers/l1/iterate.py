@@ -55,7 +55,7 @@ class L1Iterate(Iterate):
                               pass in between did not bring them, as others took all the room
     """
 
-    saved = (*Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work")
+    saved = (*Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work", "_spent")
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class L1Iterate(Iterate):
         self._penalty, self._goal, self._key = penalty, goal, key
         self._dual, self._orders, self.idle, self._forcing = -math.inf, 0, 0, ROUGH
         self.starved = self.misled = False
-        self.work = 0
+        self.work = self._spent = 0
 
     def go_on(self) -> None:
         """Go on where rounding ended it, as columns are more precise from now on."""
@@ -186,11 +186,17 @@ class L1Iterate(Iterate):
     def _steps(self, descent: Descent, missing: bool, cut_short: CutShort) -> float:
         """Take Newton steps until one gains little; return how much.
 
+        Once they have taken as long as the interior point method would, that goes on from there.
         With a ridge, they go on until alpha cost little of the dual value, unless columns are
         `missing`.
         """
         value, gains = descent.value, []
         while True:
+            if self._spent + descent.spent >= descent.work_inside:
+                descent.go_inside()
+                self._spent = -descent.spent
+                if descent.solved:
+                    return 0.0
             gain = descent.newton_step()
             gains.append(gain)
             small = gain <= _LAST_GAIN * max(gains[0], self._goal * value)
@@ -221,9 +227,12 @@ class L1Iterate(Iterate):
         def steps() -> float:
             return self._steps(descent, missing, cut_short)
 
-        gain = through_smaller_costs(descent, steps, steps(), cut_short)
+        gain = steps()
+        if descent.work_inside == math.inf:
+            gain = through_smaller_costs(descent, steps, gain, cut_short)
         self.w[descent.features] = descent.w
         self.work += descent.work
+        self._spent += descent.spent
         pulls = self._goal and not missing and gain <= self._goal * descent.value
         self.step[:] = descent.pulled(self.work) if pulls else descent.step
         self._orders, self._forcing, self.new = descent.orders, descent.forcing, True
