@@ -400,11 +400,13 @@ class Sample:
         self._all = group.rows if group.n_rows == self._n_rows else None
         if self._all is None and not self._taken[list(group.blocks)].all():
             drawn, large = _draws(group.rows.positions), np.zeros(group.n_rows, np.bool_)
+            every = self._n_rows / self.size
             for block, ends in zip(group.blocks, pairwise(group.starts.tolist()), strict=True):
-                rows, every = slice(*ends), self._n_rows / self.size
-                self._large_from[block] = large_from(group.sq_norm[rows], every)
+                rows = slice(*ends)
+                if wanted[block]:  # of others no row counts, in the working set either
+                    self._large_from[block] = large_from(group.sq_norm[rows], every)
                 large[rows] = group.sq_norm[rows] > self._large_from[block]
-                self._n_large[block] = large[rows].sum() * wanted[block]
+                self._n_large[block] = large[rows].sum()
             self._taken[list(group.blocks)] = wanted[list(group.blocks)]
             own = large | (drawn * self._n_rows < self.size)
             own &= np.repeat(wanted[list(group.blocks)], np.diff(group.starts))

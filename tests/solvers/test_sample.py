@@ -132,7 +132,8 @@ def test_large_rows_of_all_blocks_are_drawn_first(tmp_path, monkeypatch, room):
     X[large] *= 1000.0
     store = split_problem(tmp_path, Problem(X, rng.choice([-1.0, 1.0], 3000), 3), N_BLOCKS)
     manifest = store.manifest
-    sample, within = Sample(manifest, int(room * 4000)), WorkingSet(manifest, manifest.nnz)
+    sample, unwanted = Sample(manifest, int(room * 4000)), Sample(manifest, int(room * 4000))
+    within = WorkingSet(manifest, manifest.nnz)
     ranges, positions = np.zeros(3000, np.uint16), []
     with GroupLoader(store, 1, 1) as loader:
         for loaded in loader.stream([(k,) for k in range(N_BLOCKS)]):
@@ -142,8 +143,13 @@ def test_large_rows_of_all_blocks_are_drawn_first(tmp_path, monkeypatch, room):
             own = np.flatnonzero(group.rows.positions % 2 == 0)
             within.replace(group, own, np.zeros(len(own)))
             ranges[group.rows.positions[own]] = 1
+            unwanted.take(group, np.arange(N_BLOCKS) != 2)
     assert len(positions) == 30
+    first, last = manifest.first_positions[2:4]
     even = [p for p in positions if p % 2 == 0]
+    known = [p for p in even if not first <= p < last]
+    of_known, *_ = drawn(unwanted.strata(within, ranges, 3000 - int(last - first)))
+    assert of_known[0] == len(known) < len(even)
     strata = drawn(sample.strata(within, ranges, 3000))
     (n_large_within, large_within), _, (n_large, large_others), _ = strata
     assert [row[0] for row in large_within] == sorted(even)
