@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from blocklinear.errors import DamagedError, MismatchError, storage_errors
-from blocklinear.events import Listener, Warned
 from blocklinear.store import shapes
 from blocklinear.store.files import (
     atomic_write,
@@ -318,30 +317,6 @@ def folders_before(folder: Path) -> list[Path]:
     run, n_parts = _run_and_parts(folder)
     others = (part for part in folders_of(run) if _run_and_parts(part)[1] != n_parts)
     return [part for part in others if (part / NAME).exists()]
-
-
-def check_finished(folder: Path, listener: Listener, resuming: str = "--resume") -> None:
-    """Refuse to start a run anew if one of its name is unfinished: `resuming` goes on with it.
-
-    A damaged checkpoint is only warned of, as nothing can go on from it. MismatchError is raised if
-    there is one of an unfinished run, or of a newer version.
-    """
-    for part in folders_of(folder):
-        try:
-            facts = Checkpoint(part).facts
-        except DamagedError as error:
-            listener(Warned(f"{error.what}: the run starts from the beginning"))
-            continue
-        if facts is None or facts.get("finished"):
-            continue
-        what = f"run {folder.name!r} was broken off in outer iteration {facts.get('outer')}"
-        goes_on = f"{resuming} to go on with it"
-        if facts.get("warm_only"):
-            goes_on = "--warm-start to start from its alpha"
-        raise MismatchError(
-            f"{folder.parents[1]}: {what}",
-            f"give {goes_on}, --restart to delete what it reached, or another --run NAME",
-        )
 
 
 def rounds_of(facts: Mapping[str, Any]) -> set[int]:

@@ -37,7 +37,7 @@ from blocklinear.store.files import make_folder, remove_files
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
-from blocklinear.training.checkpoint import SCRATCH, Checkpoint, check_finished, discard
+from blocklinear.training.checkpoint import SCRATCH, Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
@@ -47,6 +47,7 @@ from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
 from blocklinear.training.stopping import Ending
+from blocklinear.training.unfinished import check_finished
 from blocklinear.training.warm_start import start_warm
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def train_models(
                 listener(choice)
         warn_of_weights(options, task.labels, store, listener)
         if not (options.resume or options.warm_start or options.restart):
-            check_finished(folder, listener)
+            check_finished(folder, whole, listener)
         with announced(listener, "train", store, options) as end:
             read_features(store.folder, manifest)  # damage is reported now, not after hours
             read_names(store.folder, manifest)
@@ -232,7 +233,7 @@ def plan_with_rows(
 def begin_anew(folder: Path, options: TrainOptions) -> None:
     """Discard what the run before left in the folder, as nothing more can refuse the next one."""
     if not (options.resume or options.restart):
-        check_finished(folder, ignore)  # of a warm start that nothing there fits
+        check_finished(folder, None, ignore)  # of a warm start that nothing there fits
     discard(folder)
 
 

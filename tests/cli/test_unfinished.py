@@ -66,6 +66,22 @@ def test_train_refuses_to_discard_it(cli, refused, store, tmp_path, broken_off):
     assert cli(*command).status == 0  # it is finished
 
 
+def test_rows_came_after_it(cli, refused, store, tmp_path, broken_off):
+    """Then it cannot be resumed: --resume was advised, and refused when it was given."""
+    (tmp_path / "more").write_text("1 1:1\n-1 1:-1\n")
+    assert cli("add", store, tmp_path / "more").status == 0
+    command = ["train", store, tmp_path / "m", *FLAGS]
+    first, fix = refused(5, *command).splitlines()[:2]
+    assert first.endswith(", and the blocks of the store have changed since")
+    assert fix == (
+        "  fix: give --warm-start to start from its alpha, --restart to delete what it reached, or "
+        "another --run NAME"
+    )
+    said = refused(5, "cv", store, "--refit", tmp_path / "m", "-c", "1,2")
+    assert "fix: give `train --warm-start` to start from its alpha" in said
+    assert cli(*command, "--warm-start").status == 0
+
+
 def test_train_restarts_it(cli, refused, store, tmp_path, broken_off):
     assert cli("train", store, tmp_path / "m", *FLAGS, "--max-outer", 3, "--restart").status == 0
     cli("train", store, tmp_path / "n", *FLAGS, "--max-outer", 3, "--run", "whole")

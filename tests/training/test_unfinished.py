@@ -78,6 +78,15 @@ def test_a_run_that_was_broken_off_is_not_discarded(store):
     assert outcome(store, replace(options, resume=True))[0] == unbroken[0]
 
 
+def test_the_blocks_that_a_run_has_drawn_are_no_others(store):
+    """It can be resumed as long as the store has the blocks that it had."""
+    break_off(store, how(sample_blocks=3, seed=3))
+    with pytest.raises(MismatchError, match="broken off in outer iteration") as caught:
+        train(store, how())
+    assert "have changed" not in caught.value.what
+    assert "--resume" in caught.value.fix
+
+
 def test_restarted_it_begins_anew(store):
     options = how()
     unbroken = outcome(store, replace(options, run="whole"))

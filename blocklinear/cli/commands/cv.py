@@ -147,8 +147,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.options import TrainOptions
     from blocklinear.report.runlog import RunLog, check_log
     from blocklinear.selection.cross_validation import cross_validate
-    from blocklinear.training.checkpoint import check_finished
     from blocklinear.training.loop import train
+    from blocklinear.training.unfinished import check_finished
 
     chosen = fields_given(args, TrainOptions) | solver_of(args.solver, args.method)
     del chosen["cost"]  # the grid, as text
@@ -168,7 +168,8 @@ def run(args: argparse.Namespace) -> int:
     positive = positive_of(args, labels)
     outputs.check_sources(store.manifest)
     if args.refit and not args.restart:
-        check_finished(store.folder / "runs" / options.run, console, "`train --resume`")
+        run = store.folder / "runs" / options.run
+        check_finished(run, store.manifest, console, by_train=True)
 
     with ExitStack() as stack:
         load = partial(_load, store.manifest, options, bool(args.refit))
