@@ -304,6 +304,7 @@ def test_only_one_file_renames_syncs_and_locks(name):
         assert attribute not in forbidden or module not in ("os", "fcntl"), called
         assert called != "os.replace"
         assert attribute not in ("rename", "flock", "lockf"), called  # of a Path, or of an alias
+        assert attribute not in ("TemporaryDirectory", "mkdtemp"), called  # nobody deletes them
     for node in nodes_of(name):
         if isinstance(node, ast.ImportFrom) and node.module == "os":
             assert not {alias.name for alias in node.names} & {*forbidden, "replace"}

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from blocklinear.arguments import described
 from blocklinear.errors import ClusterError, UsageError, WrongTypeError
 from blocklinear.memory import default_budget
 from blocklinear.numerals import counted
+from blocklinear.store.files import temporary_folder
 
 _LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 _CONNECT_S = 30
@@ -172,7 +172,7 @@ def _local(
         stack.enter_context(_silent_logs())  # only now: Dask sets its levels when it is imported
         import dask
 
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blocklinear-"))
+        folder = str(stack.enter_context(temporary_folder()))
         stack.enter_context(
             dask.config.set(
                 {

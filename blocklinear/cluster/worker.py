@@ -5,7 +5,6 @@ anywhere. Between tasks a worker keeps decoded blocks, as far as the memory give
 """
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.working_set import SAMPLED_ROWS
+from blocklinear.store.files import temporary_folder
 from blocklinear.store.groups import Group, Pins, rows_without_entries
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader, Loaded
@@ -395,9 +395,9 @@ def _opened(job: Job, at: Round, number: int, curvature: Floats | None = None) -
     try:
         with (
             session.lock,
-            tempfile.TemporaryDirectory(prefix="blocklinear-", dir=session.place.scratch) as folder,
+            temporary_folder(session.place.scratch) as folder,
         ):
-            part = Part(job, session, at, number, factors, Path(folder))
+            part = Part(job, session, at, number, factors, folder)
             try:
                 yield part
             finally:

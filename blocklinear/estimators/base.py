@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -38,7 +37,7 @@ from blocklinear.options import (
     TrainOptions,
 )
 from blocklinear.store.changes import AnyStore
-from blocklinear.store.files import held
+from blocklinear.store.files import held, temporary_folder
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import train
 
@@ -211,8 +210,7 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
                 else:
                     yield path
                     return
-            folder = tempfile.TemporaryDirectory(prefix="blocklinear-", dir=place)
-            yield Path(stack.enter_context(folder)) / "store"
+            yield stack.enter_context(temporary_folder(place)) / "store"
 
     def _fits_in_memory(self, n_bytes: int) -> bool:
         """Say whether a temporary store may lie in memory: it counts there as the process does."""

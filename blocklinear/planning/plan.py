@@ -2,7 +2,6 @@
 
 import math
 import os
-import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from blocklinear.planning.subject import LOOKUP_SHARE, PlanData, of_store, of_te
 from blocklinear.planning.trials import PassTrial, Trend, run_trials
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.contents import is_store
+from blocklinear.store.files import temporary_folder
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import (
@@ -70,14 +70,14 @@ def plan(
     options = train or TrainOptions()
     machine = Machine.known(recalibrate)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="blocklinear-plan-") as folder:
+    with temporary_folder() as folder:
         store = _opened(source)
         if store is not None:
-            subject = of_store(store, Path(folder))
+            subject = of_store(store, folder)
         else:
             assert not isinstance(source, BlockStore)
             options_of_split = split_options or SplitOptions()
-            subject = of_text(path_list(source), options, options_of_split, machine, Path(folder))
+            subject = of_text(path_list(source), options, options_of_split, machine, folder)
         return _estimate(subject, options, machine, workers, started)
 
 

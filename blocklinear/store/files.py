@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from io import FileIO
@@ -25,6 +26,7 @@ from typing import IO
 from blocklinear.errors import BusyError, DamagedError, storage_errors
 
 TEMPORARY_PREFIX = ".tmp-"
+_FOLDER_PREFIX = ".blocklinear-temporary-"
 LOCK_NAME = "lock"
 _LOCK_TEXT = b"pid "
 _NOT_REGULAR = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
@@ -394,6 +396,59 @@ def _exchange_at_once(source: Path, target: Path) -> bool:
 def remove_tree(path: Path) -> None:
     """Delete a directory of ours; what is already gone does not matter."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Hand out a folder in `parent`, or where TMPDIR says, that is removed at the end.
+
+    It is locked meanwhile. So those of processes of this machine that were killed, as for want of
+    memory, are known by that they are not, and are removed first.
+    """
+    place = tempfile.gettempdir() if parent is None else os.fspath(parent)
+    prefix = f"{_FOLDER_PREFIX}{zlib.crc32(os.uname().nodename.encode()):08x}-"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(place):
+            if name.startswith(prefix):
+                _remove_abandoned_folder(Path(place, name))
+    folder, descriptor = _create_folder(place, prefix)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+        os.close(descriptor)
+
+
+def _create_folder(place: str, prefix: str) -> tuple[Path, int]:
+    """Create a folder that is locked as long as the descriptor is open."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # somebody took it for abandoned
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # as somebody does now
+            os.close(descriptor)
+            continue
+        except OSError:  # no locks here: then nobody deletes anything
+            return folder, descriptor
+        if _is_at(descriptor, folder):
+            return folder, descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned_folder(folder: Path) -> None:
+    """Delete a temporary folder of this user whose process has ended."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(folder)
+        finally:
+            os.close(descriptor)
 
 
 def remove_temporaries(folder: Path) -> None:

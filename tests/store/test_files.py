@@ -10,7 +10,14 @@ import pytest
 
 from blocklinear.errors import BusyError, StorageError
 from blocklinear.store import files
-from blocklinear.store.files import Lock, atomic_write, place_folder, recover_name, write_whole
+from blocklinear.store.files import (
+    Lock,
+    atomic_write,
+    place_folder,
+    recover_name,
+    temporary_folder,
+    write_whole,
+)
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -94,6 +101,62 @@ def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path):
         stream.write(b"new")
     left = {"model", "other", ".tmp-00", ".tmp-0123456789abcdef", "model.tmp"}
     assert set(os.listdir(tmp_path)) == left
+
+
+KILLED_IN_FOLDER = """
+import os, sys
+from blocklinear.store.files import temporary_folder
+with temporary_folder(sys.argv[1]) as folder:
+    (folder / "store").mkdir()
+    (folder / "store" / "block").write_bytes(bytes(100_000))
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path):
+    for _ in range(2):
+        command = [sys.executable, "-c", KILLED_IN_FOLDER, tmp_path]
+        assert programs.run(command).returncode == -9
+        (left,) = os.listdir(tmp_path)
+    kept = {"blocklinear-mine", left[:-8], f"{left[:-9]}x-12345678"}
+    for name in kept:
+        (tmp_path / name).mkdir()
+    (tmp_path / left[:-8]).rmdir()
+    (tmp_path / left[:-8]).write_text("no folder")
+    (tmp_path / f"{left[:-8]}link").symlink_to(tmp_path / "blocklinear-mine")
+    with temporary_folder(tmp_path) as folder, temporary_folder(tmp_path) as other:
+        found = set(os.listdir(tmp_path))
+        assert found == kept | {f"{left[:-8]}link", folder.name, other.name}
+    assert set(os.listdir(tmp_path)) == kept | {f"{left[:-8]}link"}
+
+
+@pytest.mark.parametrize("moment", ["before it is opened", "before the lock", "locked", "none"])
+def test_a_folder_is_taken_for_left_before_it_is_locked(tmp_path, monkeypatch, moment):
+    """Then another one is made; where there are no locks, the first one does."""
+    flock, mkdtemp, made = fcntl.flock, files.tempfile.mkdtemp, []
+
+    def make(**how):
+        made.append(mkdtemp(**how))
+        if moment == "before it is opened" and len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    def lock(descriptor, operation):
+        if moment == "none":
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        if moment == "locked" and len(made) == 1:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        if moment == "before the lock" and len(made) == 1:
+            os.rmdir(made[0])
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(files.tempfile, "mkdtemp", make)
+    monkeypatch.setattr(files.fcntl, "flock", lock)
+    with temporary_folder(tmp_path) as folder:
+        assert str(folder) == made[-1]
+        assert folder.is_dir()
+        assert len(made) == (1 if moment == "none" else 2)
+    assert not folder.exists()
 
 
 def test_what_another_process_writes_is_not_taken_for_left(tmp_path):

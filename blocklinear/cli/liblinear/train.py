@@ -4,10 +4,8 @@ import contextlib
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
@@ -102,6 +100,7 @@ def _store(
     from blocklinear.ingest.split import split
     from blocklinear.ingest.text_store import store_of
     from blocklinear.options import SplitOptions, TextOptions
+    from blocklinear.store.files import temporary_folder
 
     options = SplitOptions(text=TextOptions(**given))
     load_for_splitting(options.dtype, arguments.quiet)
@@ -114,11 +113,11 @@ def _store(
             )
         yield store
         return
-    with tempfile.TemporaryDirectory(prefix="blocklinear-") as folder:
+    with temporary_folder() as folder:
         try:
-            store = split(arguments.text, Path(folder) / "store", options, progress)
+            store = split(arguments.text, folder / "store", options, progress)
         except StorageError as error:
-            if folder not in error.what:  # the text cannot be read
+            if str(folder) not in error.what:  # the text cannot be read
                 raise
             raise StorageError(
                 error.what, f"{error.fix}; TMPDIR names the folder of the temporary store"
