@@ -26,6 +26,8 @@ LEAST_ROWS = 16
 """Parts of fewer rows take more for their columns than for their values."""
 MISSING_WORD = b"missing word"
 """Metadata of text in CSV that is numbers but for a word that stands for no value: that word."""
+FRACTION_ZERO = b"fraction zero"
+"""Metadata of categories in CSV that all end in .0: the first of them."""
 
 
 def arrow(threads: int | None = None) -> Any:

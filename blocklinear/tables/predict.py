@@ -88,7 +88,7 @@ def predict_tables(
                               results
     strict : bool             refuse values that the model does not know instead of leaving them out
     classes, positive         as for `PredictionCounts`
-    listener : callable       receives `TextProgress` after each part
+    listener : callable       receives `TextProgress` after each part, and `Warned`
 
     Raises
     ------
@@ -112,7 +112,8 @@ def predict_tables(
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
         raise UsageError(f"the table has no column {quoted(lacking[0])}, which --keep names")
-    tables.open(recipe, f"the recipe of {name}", [recipe.target.name] if labelled else [])
+    asked = [recipe.target.name] if labelled else []
+    tables.open(recipe, f"the recipe of {name}", asked, listener)
     for source in tables.sources:
         for column in keep:
             if (n := source.schema.names.count(column)) != 1:

@@ -18,7 +18,7 @@ import numpy as np
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
-from blocklinear.tables.arrow import CELL_BYTES, MISSING_WORD, arrow
+from blocklinear.tables.arrow import CELL_BYTES, FRACTION_ZERO, MISSING_WORD, arrow
 from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
 from blocklinear.tables.values import LONGEST_VALUE, FileRows
 
@@ -336,7 +336,7 @@ class _Csv(TableFile):
                 head = stream.read(2 * _CSV_BLOCK_BYTES)
             with self._reader(arrow().BufferReader(head), _CSV_BLOCK_BYTES, [], text) as reader:
                 self.schema = reader.schema
-                if any(self._is_guessed_text(field) for field in self.schema):
+                if any(map(self._is_looked_at, self.schema)):
                     self._look_at(reader.read_next_batch())
         short = len(head) < _SHORT_ROW_BYTES * head.count(b"\n")
         self._block_bytes = [_CSV_SMALL_BLOCK_BYTES, _CSV_BLOCK_BYTES][not short :]
@@ -350,9 +350,20 @@ class _Csv(TableFile):
     def _is_guessed_text(self, field: Any) -> bool:
         return str(field.type) == "string" and field.name not in self._kinds
 
+    def _is_looked_at(self, field: Any) -> bool:
+        return self._is_guessed_text(field) or self._kinds.get(field.name) == "category"
+
     def _look_at(self, batch: Any) -> None:
-        """Note in the schema which text is numbers, but for a word that stands for no value."""
+        """Note in the schema which text is numbers, but for a word that stands for no value.
+
+        Also which categories are integers that pandas made floats of, as one is missing.
+        """
         for place, field in enumerate(self.schema):
+            if self._kinds.get(field.name) == "category":
+                value = _fraction_zero(batch.column(place))
+                if value is not None:
+                    noted = field.with_metadata({FRACTION_ZERO: value.encode()})
+                    self.schema = self.schema.set(place, noted)
             if self._is_guessed_text(field):
                 word = _missing_word(batch.column(place))
                 if word is not None:
@@ -694,6 +705,15 @@ def _missing_word(values: Any) -> str | None:
     except pa.ArrowInvalid:
         return None
     return str(found[0]) if len(found) and len(numbers) else None
+
+
+def _fraction_zero(values: Any) -> str | None:
+    """Return the first value if all of them end in .0, as integers of pandas do that are floats."""
+    import pyarrow.compute as pc
+
+    found = values.drop_null()
+    ends = pc.match_substring_regex(found, r"^-?[0-9]+\.0$")
+    return str(found[0]) if len(found) and pc.all(ends).as_py() else None
 
 
 def _csv_type(kind: str, inferred: Any = None) -> Any:

@@ -48,7 +48,7 @@ def split_tables(
     recipe = infer(*tables.first_schema(table.categories), table, listener)
     progress = _Progress(tables, listener)
     with StoreWriter(store, options, progress) as writer:
-        tables.open(recipe, "those of the first table", _own(recipe))
+        tables.open(recipe, "those of the first table", _own(recipe), listener)
         if table.standardize:
             recipe = with_moments(recipe, tables, most_skipped)
         encoder = Encoder(recipe, growing=True)
@@ -95,7 +95,7 @@ def add_tables(
     with StoreWriter.add_to(old, options, progress) as writer:
         if BlockStore.open(store).manifest.generation != old.manifest.generation:
             raise BusyError(f"{old.folder}: another process has changed it", "add the tables again")
-        tables.open(recipe, f"the recipe of {old.folder}", _own(recipe))
+        tables.open(recipe, f"the recipe of {old.folder}", _own(recipe), listener)
         for source in tables.sources:
             refuse_known(old.manifest, source.path, options.allow_duplicate)
         encoder = Encoder(recipe, growing=False)

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, StorageError, storage_errors
+from blocklinear.errors import InputError, StorageError, quoted, storage_errors
+from blocklinear.events import Listener, Warned, ignore
 from blocklinear.inputs.raw import READ_BYTES, RawFile, digest_of
 from blocklinear.memory import spare_bytes
 from blocklinear.options import TextOptions
 from blocklinear.recipe import Recipe
-from blocklinear.tables.arrow import CELL_BYTES, LEAST_ROWS, PARTS_BYTES, TableMemory, arrow
+from blocklinear.tables.arrow import (
+    CELL_BYTES,
+    FRACTION_ZERO,
+    LEAST_ROWS,
+    PARTS_BYTES,
+    TableMemory,
+    arrow,
+)
 from blocklinear.tables.encode import EncodedTable, Encoder
 from blocklinear.tables.infer import Differences
 from blocklinear.tables.sources import TableFile, WrongValue, find_files, open_source
@@ -120,8 +128,10 @@ class Tables:
             for source in self.sources
         )
 
-    def open(self, recipe: Recipe, whose: str, asked: Sequence[str]) -> None:
-        """Open all files.
+    def open(
+        self, recipe: Recipe, whose: str, asked: Sequence[str], listener: Listener = ignore
+    ) -> None:
+        """Open all files; `Warned` names categories of CSV that are integers with a fraction of 0.
 
         InputError is raised with a list of how columns differ from those of the recipe;
         StorageError if one cannot be read.
@@ -146,6 +156,23 @@ class Tables:
             self.sources.append(source)
             self.bytes_total += source.size
         differences.refuse(whose)
+        self._warn_of_fractions(recipe, listener)
+
+    def _warn_of_fractions(self, recipe: Recipe, listener: Listener) -> None:
+        """Say that 7.0 is not 7, once for each column, unless the recipe has such categories."""
+        for j, column in enumerate(recipe.columns):
+            for source in self.sources if column.kind == "category" else ():
+                noted = source.schema.field(column.name).metadata or {}
+                value = noted.get(FRACTION_ZERO, b"").decode()
+                if value and (j, value) not in recipe.dictionary:
+                    listener(
+                        Warned(
+                            f"{source.path}: categories in {quoted(column.name)} end in .0, and "
+                            f"{value} is not {value[:-2]}: pandas writes integers so if one is "
+                            "missing, unless they are Int64"
+                        )
+                    )
+                    break
 
     def parts(
         self, names: Sequence[str], skipping: Skipping | None = None

@@ -73,10 +73,13 @@ def numbers_of(
     if not -TOO_LARGE < float(values.min()) <= float(values.max()) < TOO_LARGE:
         row = int(np.flatnonzero(~(np.abs(values) < TOO_LARGE))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
-        raise InputError(
-            f"{part.at(row)}, column {name}: the value {values[row]} is {what}",
-            "leave out what is missing: null, in CSV an empty field; values are below 1e154",
-        )
+        fix = "leave out what is missing: null, in CSV an empty field; values are below 1e154"
+        if np.isnan(values[row]):
+            fix = (
+                "write what is missing as null, as polars does after fill_nan(None), in CSV as an "
+                "empty field; NaN may be what a division by 0 gave"
+            )
+        raise InputError(f"{part.at(row)}, column {name}: the value {values[row]} is {what}", fix)
     return values, missing
 
 

@@ -65,6 +65,14 @@ def test_a_wrong_table(tmp_path, message, hash_bits):
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_nan_is_told_from_what_is_missing(tmp_path):
+    table = pa.table({"x": [1.0, float("nan")], "y": [0, 1]})
+    with pytest.raises(InputError, match="fix: write what is missing as null, as polars"):
+        make_store(tmp_path, table)
+    with pytest.raises(InputError, match="fix: leave out what is missing: null"):
+        make_store(tmp_path, pa.table({"x": [1.0, float("-inf")], "y": [0, 1]}))
+
+
 LINES = {
     "line 502: .*Expected 2 columns, got 3": "1,2,3",
     "line 502: .*invalid value 'abc'": "abc,1",

@@ -492,3 +492,33 @@ def test_an_index_of_pandas_is_no_column(tmp_path, name, index):
 def test_what_is_not_written_by_pandas(tmp_path, content):
     table = pa.table({"x": [1.0, 2.0], "y": [0, 1]}).replace_schema_metadata({"pandas": content})
     assert make_store(tmp_path, table).recipe["columns"][0]["name"] == "x"
+
+
+@pytest.mark.parametrize("how", [{}, {"hash_bits": 10}], ids=str)
+def test_categories_of_csv_that_pandas_has_made_floats_of(tmp_path, how):
+    """They are other categories than before, which nothing said where values are hashed."""
+    whole, floats = tmp_path / "a.csv", [tmp_path / "b.csv", tmp_path / "c.csv"]
+    whole.write_text("c,d,y\n7,1.0,0\n8,2.5,1\n")
+    for path in floats:
+        path.write_text("c,d,y\n7.0,1.0,0\n,2.5,1\n")
+    warnings = []
+    options = TableOptions("y", categories=("c",), **how)
+    store = split_tables([str(whole)], tmp_path / "store", options, OPTIONS, warnings.append)
+    assert not any(isinstance(event, Warned) for event in warnings)
+    expected = f"{floats[0]}: categories in 'c' end in .0, and 7.0 is not 7: pandas writes"
+    add_tables(store.folder, [str(path) for path in (whole, *floats)],
+               AddOptions(allow_duplicate=True), warnings.append)  # fmt: skip
+    told = [event.message for event in warnings if isinstance(event, Warned)]
+    assert [message.startswith(expected) for message in told] == [True] + [False] * (not how)
+    warnings.clear()
+    predict_tables(train(store, TrainOptions()), [str(floats[0])], tmp_path / "out.csv",
+                   listener=warnings.append)  # fmt: skip
+    assert any(e.message.startswith(expected) for e in warnings if isinstance(e, Warned))
+    warnings.clear()
+    like_this = split_tables(list(map(str, floats)), tmp_path / "other", options, OPTIONS,
+                             warnings.append)  # fmt: skip
+    assert [e.message.startswith(expected) for e in warnings if isinstance(e, Warned)] == [True]
+    warnings.clear()
+    add_tables(like_this.folder, [str(floats[0])], AddOptions(allow_duplicate=True),
+               warnings.append)  # fmt: skip
+    assert any(isinstance(event, Warned) for event in warnings) == bool(how)
