@@ -142,7 +142,7 @@ class TablePredictor:
                     "give it of all, or of none, as in the table that the model was trained on",
                 )
             try:
-                array = pa.array(values, kind, from_pandas=True)
+                array = _array_of(values, kind)
                 if pa.types.is_floating(array.type):  # NaN of NumPy's own types
                     array = pa.compute.if_else(pa.compute.is_nan(array), None, array)
                 columns[column.name] = array
@@ -154,6 +154,15 @@ class TablePredictor:
         differences.look_at("the rows", schema, self._recipe)
         differences.refuse("the recipe of the model")
         return FileRows("the rows", 0, columns, len(rows), 0)
+
+
+def _array_of(values: list[Any], kind: Any) -> Any:
+    """Return an Arrow array of an Arrow type; None for the one that the values have."""
+    pa = arrow()
+    try:
+        return pa.array(values, kind, from_pandas=True)
+    except OverflowError:  # of Python's integers those of int64 are tried alone
+        return pa.array(values, pa.uint64(), from_pandas=True)
 
 
 def _has_zone(value: Any) -> bool | None:

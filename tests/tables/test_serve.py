@@ -107,6 +107,24 @@ def test_no_row_has_words(tmp_path):
         assert found.to_pylist() == expected.tolist()
 
 
+@pytest.mark.parametrize("how", [{}, {"hash_bits": 12}], ids=str)
+def test_integers_of_64_bits_without_a_sign(tmp_path, how):
+    """Identifiers are that often, as hashes: split took them, and a row was refused."""
+    table = pa.table({"c": pa.array([1, 2**63, 2**64 - 1, None], pa.uint64()), "y": list("nyny")})
+    store = make_store(tmp_path, table, categories=("c",), **how)
+    predictor = TablePredictor(train(store, TrainOptions(solver=1)))
+    predict_tables(train(store, TrainOptions(solver=1)), [str(tmp_path / "t.parquet")],
+                   tmp_path / "out.parquet", decision=True)  # fmt: skip
+    expected = pq.read_table(tmp_path / "out.parquet")["decision"].to_pylist()
+    assert expected[1] != expected[2]
+    assert predictor.decision_function(table.to_pylist()).tolist() == expected
+    for row, decision in zip(table.to_pylist(), expected, strict=True):
+        assert predictor.decision_function([row]).tolist() == [decision]
+    for wrong in (2**64, -(2**63) - 1):
+        with pytest.raises(InputError, match="fix: give values of kind category"):
+            predictor.decision_function([{"c": wrong}])
+
+
 def test_text_is_no_list_of_words(tmp_path):
     table = pa.table({"w": [["a", "b"], ["b"]] * 2, "y": list("nyny")})
     train(make_store(tmp_path, table), TrainOptions(solver=1)).save(tmp_path / "model")
