@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from blocklinear.errors import MismatchError, UsageError
+from blocklinear.errors import MismatchError, UsageError, shown
 from blocklinear.numerals import counted
 from blocklinear.store import shapes
 
@@ -232,7 +232,7 @@ class Recipe:
             lines.append(f"values hashed to {counted(self.hash_bits, 'bit')} ({HASH})")
         elif self.dictionary:
             lines.append(f"dictionary of {counted(len(self.dictionary), 'value')}")
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))  # a name may have ends of lines
 
 
 def recipe_of_model(metadata: Mapping[str, Any], n_features: int, name: str) -> Recipe:

@@ -29,3 +29,12 @@ def test_columns_are_quoted_where_features_of_others_may_have_their_names():
         '"a=b"', "n", "u=v", '"a=b"=missing', "n=missing", "u=v=missing",
         "a=b", '"n=missing"=b',
     ]  # fmt: skip
+
+
+def test_names_with_ends_of_lines_stay_in_their_line():
+    columns = (Column("a\nb", "number"), Column("c\x1b[31m", "text"))
+    lines = Recipe(columns, Target("y\r\n", "number"), "w\u2028").summary().splitlines()
+    assert lines == [
+        r"target: y\r\n", r"weight: w\u2028",
+        r"1 column of kind number: a\nb", r"1 column of kind text: c\x1b[31m",
+    ]  # fmt: skip

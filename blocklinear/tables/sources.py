@@ -105,11 +105,12 @@ class _Parquet(TableFile):
         self.open_bytes = _FOOTER_SHARE * _footer_bytes(path, self.size)
         check(path, self.open_bytes, self.open_bytes, 0)
         with _as_input(path):
-            metadata = pq.read_metadata(path)
+            file = _opened(path)
+            metadata = pq.read_metadata(file)
             self.schema = metadata.schema.to_arrow_schema()
             self._as_dictionaries = _with_dictionaries(metadata, self.schema)
             self._file = pq.ParquetFile(
-                path, metadata=metadata, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES,
+                file, metadata=metadata, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES,
                 memory_map=False, read_dictionary=self._as_dictionaries,
             )  # fmt: skip
 
@@ -263,7 +264,7 @@ class _Ipc(TableFile):
         import pyarrow.ipc as ipc
 
         self.path, self.size = path, os.path.getsize(path)
-        with _as_input(path), ipc.open_file(path) as reader:
+        with _as_input(path), _opened(path) as file, ipc.open_file(file) as reader:
             self.schema = reader.schema
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
@@ -272,8 +273,9 @@ class _Ipc(TableFile):
 
         fields = sorted(self.schema.get_field_index(name) for name in names)
         with _as_input(self.path):
-            reader = ipc.open_file(self.path, options=ipc.IpcReadOptions(included_fields=fields))
-        with reader:
+            file, options = _opened(self.path), ipc.IpcReadOptions(included_fields=fields)
+            reader = ipc.open_file(file, options=options)
+        with file, reader:
             n_batches = reader.num_record_batches
             for k in range(n_batches):
                 place, done = f"{self.path}, record batch {k}", self.size * (k + 1) // n_batches
@@ -290,7 +292,7 @@ class _Stream(TableFile):
         import pyarrow.ipc as ipc
 
         self.path, self.size = path, os.path.getsize(path)
-        with _as_input(path), ipc.open_stream(path) as reader:
+        with _as_input(path), _opened(path) as file, ipc.open_stream(file) as reader:
             self.schema = reader.schema
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
@@ -298,7 +300,7 @@ class _Stream(TableFile):
         import pyarrow.ipc as ipc
 
         with _as_input(self.path):
-            file, k = arrow().OSFile(self.path), 0
+            file, k = _opened(self.path), 0
             reader = ipc.open_stream(file)
         with file, reader:
             while (batch := _next(reader, f"{self.path}, record batch {k}")) is not None:
@@ -380,7 +382,7 @@ class _Csv(TableFile):
 
     def _text(self, file: Any = None) -> Any:
         """Open the text, decompressed, of the file or of one that is open."""
-        return arrow().input_stream(file or self.path, self._compression, 1 << 16)
+        return arrow().input_stream(file or _opened(self.path), self._compression, 1 << 16)
 
     def _reader(
         self, text: Any, block_bytes: int, names: Sequence[str], types: Mapping[str, Any]
@@ -436,7 +438,7 @@ class _Csv(TableFile):
             n_before, done = done, 0
             try:
                 with self._placed():
-                    file = arrow().OSFile(self.path)
+                    file = _opened(self.path)
                     reader = self._reader(self._text(file), block_bytes, names, types)
                 with reader:
                     while True:
@@ -659,6 +661,12 @@ def _keys_of(folder: str, path: str) -> dict[str, str | None]:
             if key in keys:
                 raise InputError(f"{path}: two folders are named {key}=", "rename one of them")
             keys[unquote(key)] = None if value == _HIVE_MISSING else unquote(value)
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise InputError(
+                    f"{path}: the name of a folder is not UTF-8, and is a column", "rename it"
+                ) from None
     return keys
 
 
@@ -739,6 +747,11 @@ def _refuse_rounded(part: FileRows, whole: Collection[str]) -> None:
                 f"leave the column out with --drop {name} if it is an identifier, or make "
                 f"categories of it with --categories {name}",
             )
+
+
+def _opened(path: str) -> Any:
+    """Return the file for pyarrow, which takes names that are not UTF-8 as bytes alone."""
+    return arrow().OSFile(os.fsencode(path))
 
 
 def _columns(batch: Any, names: Sequence[str]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Folders of tables whose names are a column, as Hive and Spark write them."""
 
+import os
+
 import pytest
 
 from blocklinear.errors import InputError
@@ -13,7 +15,7 @@ from blocklinear.tables.infer import TableOptions  # noqa: E402
 from blocklinear.tables.predict import predict_tables  # noqa: E402
 
 from .build import make_table, write  # noqa: E402
-from .test_split import OPTIONS, files, make_store, split_tables  # noqa: E402
+from .test_split import FORMATS, OPTIONS, files, make_store, split_tables  # noqa: E402
 
 DAYS = ("2026-01-01", None, "a b/c")
 
@@ -63,3 +65,25 @@ def test_a_column_twice(tmp_path):
     with pytest.raises(InputError, match="two folders are named y="):
         split_tables([str(tmp_path / "y=1")], tmp_path / "s", TableOptions("y"), OPTIONS)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_names_that_are_not_utf_8(tmp_path, name):
+    table = make_table(words=not name.startswith("t.csv"))
+    usual = make_store(tmp_path, table, name)
+    odd = tmp_path / os.fsdecode(b"t\xff\n")
+    odd.mkdir()
+    (tmp_path / name).rename(odd / os.fsdecode(b"\xfe" + name.encode()))
+    store = split_tables([str(odd)], odd / "store", TableOptions("y"), OPTIONS)
+    assert files(store) == files(usual)
+    model = train(store, TrainOptions(max_outer=1))
+    (path,) = (path for path in odd.iterdir() if path.is_file())
+    assert predict_tables(model, [str(path)], tmp_path / "out.csv").rows == len(table)
+
+
+def test_a_folder_that_is_a_column_has_a_name_of_utf_8(tmp_path):
+    folder = tmp_path / "t" / os.fsdecode(b"shop=\xff")
+    folder.mkdir(parents=True)
+    write(make_table(), tmp_path / "t.parquet").rename(folder / "t.parquet")
+    with pytest.raises(InputError, match="the name of a folder is not UTF-8, and is a column"):
+        split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"), OPTIONS)
