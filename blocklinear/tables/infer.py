@@ -128,7 +128,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         listener(
             Warned(
                 f"{path}: no values in {_listed(untyped)}, which from now on must be text: name a "
-                "table first in which there are some, or leave it out with --drop"
+                "table in which there are some, too, or leave it out with --drop"
             )
         )
     if refused:

@@ -45,7 +45,7 @@ def split_tables(
     most_skipped = _most_skipped(options.text)
     options = replace(options, text=_of_rows(options.text))
     tables = _tables(inputs, options.text)
-    recipe = infer(*tables.first_schema(table.categories), table, listener)
+    recipe = infer(*tables.schema_to_infer(table.categories), table, listener)
     progress = _Progress(tables, listener)
     with StoreWriter(store, options, progress) as writer:
         tables.open(recipe, "those of the first table", _own(recipe), listener)

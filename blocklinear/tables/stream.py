@@ -99,15 +99,32 @@ class Tables:
         self._digests: dict[int, str] = {}
         self.bytes_total = 0
 
-    def first_schema(self, categories: Sequence[str] = ()) -> tuple[str, Any]:
+    def first_schema(self) -> tuple[str, Any]:
+        """Return the path and the schema of the first file."""
+        return self.paths[0], open_source(self._files[0], {}, self._check_memory).schema
+
+    def schema_to_infer(self, categories: Sequence[str] = ()) -> tuple[str, Any]:
         """Return the path and the schema of the first file; where types are guessed, text of some.
+
+        Columns that have no values in it, and so no type, are of the type that the first file gives
+        in which they have some.
 
         Parameters
         ----------
         categories : sequence of str        columns that are to be categories
         """
         kinds = dict.fromkeys(categories, "category")
-        return self.paths[0], open_source(self._files[0], kinds, self._check_memory).schema
+        found = (open_source(file, kinds, self._check_memory).schema for file in self._files)
+        schema, is_null = next(found), arrow().types.is_null
+        while untyped := [field.name for field in schema if is_null(field.type)]:
+            other = next(found, None)
+            if other is None:
+                break
+            for name in untyped:
+                place, typed = (s.get_field_index(name) for s in (schema, other))
+                if min(place, typed) >= 0:  # of two of the name there is none
+                    schema = schema.set(place, other.field(typed))
+        return self.paths[0], schema
 
     def _check_memory(self, path: str, open_bytes: int, reading_bytes: int, n_columns: int) -> None:
         """Refuse a file that cannot be opened, with what would do to read it, too."""

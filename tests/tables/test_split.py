@@ -320,7 +320,7 @@ def test_parts_are_no_larger_than_their_share_of_the_budget(tmp_path, memory):
     table = wide_table(500, 3000)
     path = write(table, tmp_path / "t.parquet")
     tables = Tables([str(path)], 1, TableMemory(memory << 20))
-    recipe = infer(*tables.first_schema(), TableOptions("y"))
+    recipe = infer(*tables.schema_to_infer(), TableOptions("y"))
     tables.open(recipe, "it", ["y"])
     rows = [part.n_rows for _, part in tables.parts(recipe.names)]
     assert sum(rows) == 3000
@@ -454,6 +454,26 @@ def test_columns_that_are_text_for_want_of_values_are_named(tmp_path, name):
     split_tables([path], tmp_path / "s", how, OPTIONS, warnings.append)
     (told,) = (event.message for event in warnings if isinstance(event, Warned))
     assert told.startswith(f"{path}: no values in 'a', which from now on must be text: ")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("n_rows", [0, 5], ids=["no rows", "no values"])
+def test_types_of_columns_that_have_no_values_in_the_first_table(tmp_path, name, n_rows):
+    """As in a file that is a header alone: all columns of numbers were text, and the target too."""
+    table = make_table()
+    alone = make_store(tmp_path, table, name)
+    empty = pa.table({column: pa.nulls(n_rows) for column in table.column_names})
+    half = pa.table({"n": pa.nulls(1), "y": [1]})  # without the other columns
+    paths = [str(write(empty, tmp_path / f"a-{name}")), str(tmp_path / name)]
+    warnings, skipping = [], replace(OPTIONS, text=TextOptions(**LITTLE, on_error="skip"))
+    store = split_tables(paths, tmp_path / "s", TableOptions("y"), skipping, warnings.append)
+    assert store.recipe == alone.recipe
+    assert store.manifest.n_rows == alone.manifest.n_rows
+    assert store.manifest.labels == alone.manifest.labels
+    assert not any(isinstance(e, Warned) and "no values in" in e.message for e in warnings)
+    with pytest.raises(InputError, match=f"the columns do not fit .*half-{name}: no column 'age'"):
+        split_tables([paths[0], str(write(half, tmp_path / f"half-{name}")), paths[1]],
+                     tmp_path / "s", TableOptions("y"), skipping)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMATS[:3])
