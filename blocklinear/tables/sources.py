@@ -52,6 +52,13 @@ Check = Callable[[str, int, int, int], object]
 arguments are what it takes to read all columns, and how many these are."""
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
+_NOT_TEXT = {
+    b"\xfd7zX": ("compressed by xz", "decompress it, or compress it by gzip or zstd"),
+    b"PK\x03\x04": ("a zip archive, as .xlsx is", "unpack it, or save it as Parquet or CSV"),
+    b"Obj\x01": ("Avro", "write it as Parquet or CSV"),
+}
+"""First bytes of files that are no text, what they are, and what to do."""
+
 
 class WrongValue(InputError):
     """A value of a CSV is not of the type of its column."""
@@ -318,17 +325,17 @@ class _Csv(TableFile):
             head = stream.read(4)
         if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise InputError(f"{path}: is UTF-16", "convert it, as by iconv -f UTF-16 -t UTF-8")
-        if head == b"\xfd7zX":  # pyarrow takes it for text
-            raise InputError(
-                f"{path}: is compressed by xz, which tables are not read from",
-                "decompress it, or compress it by gzip or zstd",
-            )
+        for magic, (what, fix) in _NOT_TEXT.items():  # which pyarrow takes for text
+            if head.startswith(magic):
+                raise InputError(f"{path}: is {what}, which tables are not read from", fix)
         found = (name for magic, name in _COMPRESSED.items() if head.startswith(magic))
         self._compression: str | None = next(found, None)
         tabs = re.search(r"\.(tsv|tab)(\.[a-z0-9]+)?$", path) is not None
         self._delimiter = "\t" if tabs else ","
         self._kinds = kinds
         text = {n: _csv_type(kind) for n, kind in kinds.items() if kind in _CSV_TEXT}
+        if self._compression is not None:
+            self._refuse_inner()
         with _as_input(path):
             self._n_columns = len(next(self._lines(), (1, []))[1])
         whole = self._once_open() + _CSV_READING_BYTES * self._n_columns
@@ -348,6 +355,15 @@ class _Csv(TableFile):
                 self.schema = self.schema.set(place, midnight)
             if str(field.type) == "binary":
                 raise self._not_utf8(field.name)
+
+    def _refuse_inner(self) -> None:
+        """Refuse what is no text once it is decompressed."""
+        with _as_input(self.path), self._text() as stream:
+            head = stream.read(8)
+        if any(head.startswith(magic) for magic in (*_NOT_TEXT, *(magic for magic, _ in _READERS))):
+            raise InputError(
+                f"{self.path}: holds a file that is compressed, but no text", "decompress it"
+            )
 
     def _is_guessed_text(self, field: Any) -> bool:
         return str(field.type) == "string" and field.name not in self._kinds

@@ -128,6 +128,27 @@ def test_utf_16(tmp_path, encoding):
         split_tables([str(tmp_path / "t.csv")], tmp_path / "store", TableOptions("y"))
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.arrows"])
+@pytest.mark.parametrize("compression", ["gzip", "bz2", "zstd"])
+def test_a_file_of_columns_that_is_compressed_as_a_whole(tmp_path, name, compression):
+    content = write(pa.table({"x": X, "y": Y}), tmp_path / name).read_bytes()
+    path = tmp_path / f"{name}.compressed"
+    with pa.output_stream(path, compression=compression) as stream:
+        stream.write(content)
+    with pytest.raises(InputError, match="holds a file that is compressed, but no text\n  fix: de"):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y"))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"PK\x03\x04\x14\0\0\0", "a zip archive, as .xlsx is"), (b"Obj\x01\x04\x14", "Avro")],
+)
+def test_files_that_are_no_text(tmp_path, content, what):
+    (tmp_path / "t").write_bytes(content + bytes(range(256)))
+    with pytest.raises(InputError, match=f"t: is {what}, which tables are not read from\n  fix: "):
+        split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"))
+
+
 def test_a_column_without_a_name(tmp_path):
     """As pandas writes its index to CSV."""
     path = tmp_path / "t.csv"
