@@ -122,7 +122,7 @@ def predict_tables(
                     f"{quoted(column)}, which --keep names",
                     "leave it out of --keep, or name one column of each table so",
                 )
-    kept_kinds = {column: tables.sources[0].schema.field(column).type for column in keep}
+    kept_kinds = {column: _kind_of(column, tables) for column in keep}
     if classes and not labelled:
         raise InputError(
             f"the table has no column {recipe.target.name}, which is the target",
@@ -195,6 +195,12 @@ def predict_tables(
         counts.score if scored else None,
         counts.confusion if scored else None,
     )
+
+
+def _kind_of(column: str, tables: Tables) -> Any:
+    """Return the type of a column in the first file that has values of it; null if none has."""
+    kinds, is_null = (s.schema.field(column).type for s in tables.sources), arrow().types.is_null
+    return next((kind for kind in kinds if not is_null(kind)), arrow().null())
 
 
 def _count(

@@ -419,3 +419,17 @@ def test_tables_that_pyarrow_takes_for_text(run, tmp_path):
         3, "blocklinear: t.csv.xz: is compressed by xz, which tables are not read from\n"
         "  fix: decompress it, or compress it by gzip or zstd\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["", ",1,a,0\n"], ids=["no rows", "no values"])
+def test_a_column_to_keep_that_has_no_values_in_the_first_file(tmp_path, run, first):
+    header, rows = "id,x,c,y\n", "7,1.5,a,0\n8,2.5,b,1\n"
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a.csv").write_text(header + first)
+    (tmp_path / "f" / "b.csv").write_text(header + rows)
+    assert run("split f/b.csv kept --target y --drop id -q")[0] == 0
+    assert run("train kept m -q")[0] == 0
+    assert run("predict f m o.parquet --keep id -q")[0] == 0
+    kept = pa.parquet.read_table("o.parquet")["id"]
+    assert str(kept.type) == "int64"
+    assert kept.to_pylist() == [None] * bool(first) + [7, 8]
