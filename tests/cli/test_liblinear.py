@@ -326,6 +326,12 @@ def test_what_liblinear_takes_for_something_else(cli, line):
         ("train -s", "-s has no value"),
         ("predict -b 2 data_file m out", "-b 2: neither 0 nor 1"),
         ("predict -b", "-b has no value"),
+        ("train -c 1_0 data_file", "-c 1_0: not a finite number"),
+        ("train -c inf data_file", "-c inf: not a finite number"),
+        ("train -e \u0663 data_file", "-e \u0663: not a finite number"),
+        ("train -s 0_1 data_file", "-s 0_1: not an integer"),
+        ("train -w1 1_0 data_file", "-w1 1_0: write -wLABEL WEIGHT, the label an integer"),
+        ("train -w1_0 1 data_file", "-w1_0 1: write -wLABEL WEIGHT, the label an integer"),
     ],
 )
 def test_a_value_that_is_none_is_named(cli, line, why):
@@ -348,6 +354,37 @@ def test_warnings_go_to_stderr(both):
     theirs, ours = both("train -q -v 9 few")
     assert ours.err.startswith(theirs.err)
     assert "# folds > # data" in ours.err
+
+
+def test_a_warning_is_given_once(cli):
+    Path("few").write_text("1 1:1\n-1 1:-1\n1 1:2\n-1 1:-3\n2 1:2\n0 1:1\n")
+    done = cli("liblinear", "train", "-q", "-C", "-s", 11, "few")  # of 20 epsilons
+    assert done.status == 0
+    assert done.err == "WARNING: folds without rows: 1 of 5\n"
+    done = cli("liblinear", "train", "-q", "-C", "-s", 11, "-v", 9, "few")
+    assert done.status == 0
+    assert done.err.count("WARNING: # folds > # data") == done.err.count("WARNING") == 1
+
+
+@pytest.mark.parametrize("line", ["-s 21", "-s 13"])
+def test_one_label_is_no_fault_where_there_are_no_classes(cli, line):
+    Path("one").write_text("1 1:1\n1 1:2\n1 1:3\n")
+    done = cli("liblinear", "train", "-q", *line.split(), "one")
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+def test_one_label_of_a_classifier_is_refused_once(cli):
+    Path("one").write_text("1 1:1\n1 1:2\n1 1:3\n")
+    done = cli("liblinear", "train", "-q", "one")
+    assert done.status == 1
+    assert done.err.count("all rows have the one label 1") == 1
+
+
+def test_one_row_has_no_folds(cli):
+    Path("one").write_text("1 1:1\n")
+    done = cli("liblinear", "train", "-q", "-v", 2, "-s", 12, "one")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("a cross-validation needs 2 rows at least, and there is 1\n")
 
 
 def test_a_model_never_replaces_something_else(cli):
@@ -384,3 +421,10 @@ def test_a_store_that_is_kept(cli):
     assert LinearModel.load("data_file.model").labels == (1.0, -1.0)
     assert not Path("data_file.blocks/runs/default").exists()  # where `train` keeps what it reached
     shutil.rmtree("data_file.blocks")  # it was kept
+
+
+def test_the_usage_names_every_option(cli):
+    usage = cli("liblinear", "train").out
+    for letter in "scpneBRvCq":
+        assert re.search(rf"^-{letter}\b", usage, re.M), letter
+    assert "\n-wi weight" in usage

@@ -6,6 +6,7 @@ letter counts: ``-cost 4`` is ``-c 4``.
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from blocklinear.solver_types import CRAMMER_SINGER, ONE_CLASS, SOLVER_TYPES
 _TOLERANCES = {0: 0.01, 2: 0.01, 5: 0.01, 6: 0.01, 11: 0.0001, 21: 0.01}
 _DUAL_TOLERANCE = 0.1
 _SEARCHED = (0, 2, 11)
+_NUMERAL = re.compile(r"\s*[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
+"""What numbers are made of, where float() and int() take 1_000 and digits of other scripts."""
 
 TRAIN_USAGE = """\
 Usage: blocklinear liblinear train [options] training_set_file [model_file]
@@ -45,6 +48,7 @@ options:
 \t-s 5 and 6: sum of the violations, as a part of the first one (default 0.01)
 \t-s 0, 2, 5 and 6: of that part, the share of the rows that the smaller class has
 -B bias : if bias >= 0, append a feature of this value to each instance (default -1)
+-R : do not regularize the bias; with -B 1, and -s 0, 2, 5, 6 and 11
 -wi weight : multiply C of class i
 -v n : n-fold cross validation
 -C : search C by cross validation (-s 0 and 2), or C and p (-s 11)
@@ -242,25 +246,32 @@ def _read_options(
 def _weight(option: str, value: str) -> tuple[float, float]:
     """Return the label and the weight that ``-wLABEL WEIGHT`` means."""
     try:
-        return float(int(option[2:])), float(value)
+        return float(int(_numeral(option[2:]))), float(_numeral(value))
     except (ValueError, OverflowError):
         raise RefusedArguments(
             f"{option} {value}: write -wLABEL WEIGHT, the label an integer", TRAIN_USAGE
         ) from None
 
 
+def _numeral(text: str) -> str:
+    """Return text that may be a number; ValueError is raised if it is none."""
+    if not _NUMERAL.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
 def _integer(values: dict[str, str], letter: str) -> int:
     try:
-        return int(values[letter])
+        return int(_numeral(values[letter]))
     except ValueError:
         raise RefusedArguments(f"-{letter} {values[letter]}: not an integer", TRAIN_USAGE) from None
 
 
 def _number(values: dict[str, str], letter: str) -> float:
     try:
-        value = float(values[letter])
+        value = float(_numeral(values[letter]))
     except ValueError:
         value = math.nan
     if math.isfinite(value):
         return value
-    raise RefusedArguments(f"-{letter} {values[letter]}: not a number", TRAIN_USAGE)
+    raise RefusedArguments(f"-{letter} {values[letter]}: not a finite number", TRAIN_USAGE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blocklinear.cli.ahead import load_for_splitting, load_for_training
 from blocklinear.cli.liblinear.arguments import TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, UsageError, shown
-from blocklinear.events import Event, OuterIteration, Warned
+from blocklinear.events import Event, OneLabel, OuterIteration, Warned
 from blocklinear.numerals import format_number
 from blocklinear.solver_types import ONE_CLASS, SOLVER_TYPES
 
@@ -26,14 +26,21 @@ _STEPS_OF_EPSILON = 20
 
 
 class _Progress:
-    """Prints a dot every 10 outer iterations, as LIBLINEAR does, and warnings to stderr."""
+    """Prints a dot every 10 outer iterations, as LIBLINEAR does, and each warning once to stderr.
+
+    One label is what all rows of a one-class SVM have; a classifier refuses it.
+    """
 
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._has_dots = quiet, False
+        self._said: set[str] = set()
         self.n_sv = 0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Warned):
+            if isinstance(event, OneLabel) or event.message in self._said:
+                return
+            self._said.add(event.message)
             self.end_line()
             print(f"WARNING: {shown(event.message)}", file=sys.stderr, flush=True)
         elif isinstance(event, OuterIteration):
@@ -62,10 +69,12 @@ def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) ->
     if not os.path.exists(arguments.text):
         raise StorageError(f"can't open input file {arguments.text}", "check its name")
     output = None if arguments.folds else _checked_output(arguments)
-    progress = _Progress(arguments.quiet)
+    progress = _Progress(arguments.quiet or arguments.searches)
     with _store(arguments, given, keep_store, progress) as store:
         options = _options(arguments, given, store)
         several = arguments.folds is not None
+        if several:
+            arguments = _with_folds(arguments, store)
         load_for_training(store.manifest, options, arguments.quiet, several, {"text"})
         if arguments.searches:
             _search(arguments, store, options, progress)
@@ -198,6 +207,24 @@ def _train(
             print(f"rho = {model.rho:f}")
 
 
+def _with_folds(arguments: TrainArguments, store: "BlockStore") -> TrainArguments:
+    """Return the arguments with no more folds than there are rows; warn if there were more."""
+    n_rows = store.manifest.n_rows
+    if n_rows < 2:
+        raise UsageError(
+            "a cross-validation needs 2 rows at least, and there is 1",
+            "give more rows, or train without it",
+        )
+    if (arguments.folds or 0) <= n_rows:
+        return arguments
+    print(
+        "WARNING: # folds > # data. Will use # folds = # data instead "
+        "(i.e., leave-one-out cross validation)",
+        file=sys.stderr,
+    )
+    return replace(arguments, folds=n_rows)
+
+
 def _validate(
     arguments: TrainArguments,
     store: "BlockStore",
@@ -207,20 +234,13 @@ def _validate(
 ) -> "CrossValidation":
     from blocklinear.selection.cross_validation import cross_validate, largest_searched
 
-    folds, n_rows = arguments.folds or 0, store.manifest.n_rows
-    if folds > n_rows:
-        print(
-            "WARNING: # folds > # data. Will use # folds = # data instead "
-            "(i.e., leave-one-out cross validation)",
-            file=sys.stderr,
-        )
     first_cost = None
     if arguments.searches and arguments.first_cost is not None:
         first_cost = min(arguments.first_cost, largest_searched(options))
     found = cross_validate(
         store,
         options,
-        n_folds=min(folds, n_rows),
+        n_folds=arguments.folds or 0,
         costs=costs,
         first_cost=first_cost,
         listener=progress,
@@ -257,11 +277,10 @@ def _search(
     arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", progress: _Progress
 ) -> None:
     print(f"Doing parameter search with {arguments.folds}-fold cross validation.", flush=True)
-    quiet = replace(arguments, quiet=True)
     if SOLVER_TYPES[arguments.solver].regression:
-        _search_both(quiet, store, options, arguments.quiet)
+        _search_both(arguments, store, options, progress)
         return
-    report = _validate(quiet, store, options, _Progress(quiet=True)).report
+    report = _validate(arguments, store, options, progress).report
     best, rate = 0.0, -1.0
     for scores in report.scores:
         found = 100.0 * _pooled(scores, "accuracy")
@@ -273,14 +292,14 @@ def _search(
 
 
 def _search_both(
-    arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", quiet: bool
+    arguments: TrainArguments, store: "BlockStore", options: "TrainOptions", progress: _Progress
 ) -> None:
     """Search C for each of 20 epsilons, as LIBLINEAR does: from the largest target down to 0."""
     import numpy as np
 
     def validate(epsilon: float) -> "CrossValidation":
         changed = replace(options, epsilon=epsilon)
-        return _validate(arguments, store, changed, _Progress(quiet=True))
+        return _validate(arguments, store, changed, progress)
 
     last = validate(0.0)  # which tells the targets, too
     step = float(np.abs(last.labels).max(initial=0.0)) / _STEPS_OF_EPSILON
@@ -292,7 +311,7 @@ def _search_both(
         report = (validate(k * step) if k else last).report
         for scores in report.scores:
             found = _pooled(scores, "mean_squared_error")
-            if not quiet:
+            if not arguments.quiet:
                 cost = math.log2(scores.cost)
                 print(f"log2c={cost:7.2f}\tp={k * step:7.2f}\tMean squared error={found:g}")
             if found < error:
