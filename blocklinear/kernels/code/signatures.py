@@ -41,18 +41,11 @@ def numba_types(signature):
 
 
 def _type_of(name):
-    from numba import types
+    from numba import from_dtype, types
 
     if array := _ARRAY.fullmatch(name):
         n_dimensions, layout = array[3].count(",") + 1, "C" if array[3].endswith("1") else "A"
-        return types.Array(_named(array[2]), n_dimensions, layout, readonly=bool(array[1]))
+        return types.Array(_type_of(array[2]), n_dimensions, layout, readonly=bool(array[1]))
     if name.startswith("("):
         return types.BaseTuple.from_types(numba_types(name[1:-1]))
-    return _named(name)
-
-
-def _named(name):
-    """Return the Numba type of a name that is one word; Numba 0.62 has no `types.bool`."""
-    from numba import types
-
-    return types.boolean if name == "bool" else getattr(types, name)
+    return from_dtype(np.dtype(name))
