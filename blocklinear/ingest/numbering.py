@@ -85,13 +85,12 @@ class NumberTable:
         indices : uint32[n]
         chosen : uint32[k] or None          the positions to look at; None is all
         """
-        wanted = len(indices) if chosen is None else len(chosen)
-        done = features.number(
-            indices, _NONE if chosen is None else chosen, chosen is None, self._table,
-            self._written, self._most_pages, self._state,
-        )  # fmt: skip
-        if done < wanted:
+        some = indices if chosen is None else indices[chosen]
+        done = features.number(some, self._table, self._written, self._most_pages, self._state)
+        if done < len(some):
             raise TableFullError
+        if chosen is not None:
+            indices[chosen] = some
 
     def look_up(self, indices: Indices) -> Indices:
         """Replace indices by numbers, in place; return the positions of those that have none."""

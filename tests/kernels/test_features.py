@@ -21,10 +21,11 @@ class Table:
         self.most_pages, self.state = most_pages, np.zeros(features.N_STATE, np.int64)
 
     def number(self, indices, chosen=None):
-        some = np.zeros(0, np.uint32) if chosen is None else chosen
-        return features.number(
-            indices, some, chosen is None, self.table, self.written, self.most_pages, self.state
-        )
+        some = indices if chosen is None else indices[chosen]
+        n = features.number(some, self.table, self.written, self.most_pages, self.state)
+        if chosen is not None:
+            indices[chosen] = some
+        return n
 
     def look_up(self, indices):
         missing = np.empty(len(indices), np.uint32)

@@ -48,37 +48,33 @@ def look_up(indices, table, missing):
 
 
 @kernel
-def number(indices, chosen, every, table, written, most_pages, state):
+def number(indices, table, written, most_pages, state):
     """Replace indices by numbers; features without a number get the next ones, in this order.
 
-    Return how many positions were looked at: fewer than asked for if pages ran out.
+    Return how many were replaced: fewer than there are if pages ran out.
 
     Parameters
     ----------
     indices : uint32[nnz]     changed; each below the length of the table
-    chosen : uint32[k]        positions to look at, ignored if `every` is set
-    every : bool              look at all
     table : uint32[any]       see `look_up`; changed
     written : uint8[pages]    1 for pages of the table that were written to; changed
     most_pages : int          so many may be
     state : int64[N_STATE]    changed
     """
-    n = indices.shape[0] if every else chosen.shape[0]
-    for k in range(n):
-        p = k if every else np.int64(chosen[k])
+    for p in range(indices.shape[0]):
         i = np.int64(indices[p])
         if table[i] == 0:
             if written[i >> PAGE_BITS] == 0:
                 if state[PAGES] == most_pages:
-                    return k
+                    return p
                 state[PAGES] += 1
                 written[i >> PAGE_BITS] = 1
             if state[FEATURES] == 0xFFFFFFFF:
-                return k
+                return p
             state[FEATURES] += 1
             table[i] = state[FEATURES]
         indices[p] = np.uint32(table[i] - np.uint32(1))
-    return n
+    return indices.shape[0]
 
 
 @kernel
