@@ -179,16 +179,18 @@ def _entries(
     gap_bits = stored_bits(gap_bits)
     codes = np.zeros(256, np.uint8)
     codes[values.exponents] = np.arange(len(values.exponents))
+    kernels.take_codes(codes, chunk.exponent)
     code_bits = stored_bits(max(len(values.exponents) - 1, 0).bit_length())
     bits = (gap_bits, stored_bits(values.bits), code_bits)
-    n, double_bits = len(gaps), 64 if len(values.doubles) else 0
-    sizes = (
-        *plane_bytes(bits[0], n), *plane_bytes(bits[1], n),
-        *plane_bytes(double_bits, len(values.doubles)), *plane_bytes(bits[2], n),
-    )  # fmt: skip
-    room = _scratch("planes", sum(sizes))
-    doubles = values.doubles.view(np.int64)
-    kernels.pack_entries(gaps, chunk.mantissa, doubles, chunk.exponent, codes, bits, room)
+    columns: list[tuple[NDArray[Any], int]] = [
+        (gaps, bits[0]), (chunk.mantissa, bits[1]),
+        (values.doubles.view(np.int64), 64 if len(values.doubles) else 0),
+        (chunk.exponent, bits[2]),
+    ]  # fmt: skip
+    sizes = [size for numbers, n_bits in columns for size in plane_bytes(n_bits, len(numbers))]
+    room, at = _scratch("planes", sum(sizes)), 0
+    for numbers, n_bits in columns:
+        at += kernels.pack(numbers, n_bits, room[at:])
     ends = np.cumsum(sizes).tolist()
     planes = [room[end - size : end].data for end, size in zip(ends, sizes, strict=True)]
     return planes, bits

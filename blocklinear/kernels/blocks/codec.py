@@ -146,24 +146,10 @@ def pack(x, bits, out):
 
 
 @kernel
-def pack_entries(gaps, mantissa, doubles, exponent, codes, bits, out):
-    """Write the planes of gaps, mantissas, doubles and the codes of exponents, see `pack`.
-
-    Parameters
-    ----------
-    gaps, mantissa : uint32[n], int64[n]
-    doubles : int64[m]        their bits; all 64 are written
-    exponent : uint8[n]       replaced by its code
-    codes : uint8[256]        of each exponent
-    bits : (int, int, int)    of a gap, of a mantissa, of a code
-    out : uint8[size]         written
-    """
+def take_codes(codes, exponent):
+    """Replace exponents by their codes, uint8[256]."""
     for k in range(exponent.shape[0]):
         exponent[k] = codes[exponent[k]]
-    at = pack(gaps, bits[0], out)
-    at += pack(mantissa, bits[1], out[at:])
-    at += pack(doubles, 64, out[at:])
-    pack(exponent, bits[2], out[at:])
 
 
 @kernel
