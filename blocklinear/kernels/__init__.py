@@ -12,7 +12,9 @@ Docstrings describe what arguments there are besides these, which are the same i
     mantissa, exponent  int64[nnz], uint8[nnz]: values as mantissa / 10**exponent, 0 to 22, or,
                         where the exponent is `RAW`, as the bits of a float64
     sq_norm             float64[n_rows]: x_i' x_i without the bias
-    bias                float: value of one more feature, the last one, that every row has; or 0
+    rows                a tuple of starts, stops, indices, values and sq_norm
+    bias                float: value of one more feature, the last one, that every row has and none
+                        stores; or 0
     order               int64[n]: rows to work on, one after the other
     kind, epsilon       int, float: the loss, and eps of those for regression, see `losses`
     target, cost        float64[n_rows]: t_i and C_i; rows with C_i = 0 are left out

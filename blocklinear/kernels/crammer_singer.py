@@ -144,8 +144,8 @@ def cs_epoch(rows, data, order, bias, alpha, W, support_only, factor, stats, ran
         min_alpha 1/2 sum_m w_m' w_m + sum_i sum_m e_i^m alpha_i^m,   w_m = sum_i alpha_i^m x_i,
         sum_m alpha_i^m = 0,   alpha_i^m <= C_i for m = y_i, otherwise alpha_i^m <= 0
 
-    (Eqs. 15-17), with the gradient G_i^m = w_m' x_i + e_i^m. Every x_i has one more feature, of
-    value `bias`, that is not stored. An empty row, for which the dual is linear, is solved too.
+    (Eqs. 15-17), with the gradient G_i^m = w_m' x_i + e_i^m. An empty row, for which the dual is
+    linear, is solved too.
 
     With `support_only` a row is solved for its own class and those whose alpha is not 0, and is
     left out if there are none: the effect of Fan's shrinking (Eq. 36) without keeping a list.

@@ -5,11 +5,7 @@ rules of hinge losses are those of Hsieh et al. (ICML 2008), Algorithm 1; that o
 Yu, Huang and Lin's (2011), for the dual in Fan, A.3; those of regressions are Ho and Lin's (2012),
 for Fan, A.6.
 
-Kernels of one model take `rows` as in `shared`, and
-
-    data                (target, cost): float64[n_rows] each, t_i and C_i
-    loss                (kind, epsilon)
-
+Kernels of one model take two tuples, `data` of target and cost, and `loss` of kind and epsilon;
 those of many models `data` and `models` as in `losses`.
 
 All weights of a feature lie side by side, so that one pass over a row serves all models. Sums are

@@ -452,9 +452,7 @@ def move_alpha(kind, target, cost, step, state, moved):
 
 
 @kernel(error_model="numpy")
-def certify_rows(
-    kind, target, cost, decision, step, scale, size, length, norm, sums
-):  # fmt: skip
+def certify_rows(kind, target, cost, decision, step, scale, size, length, norm, sums):
     """Add what all rows contribute to the certificate of `scale` times s_i alpha_i.
 
     Parameters

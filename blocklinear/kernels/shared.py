@@ -1,13 +1,4 @@
-"""What kernels of several files call.
-
-Kernels over rows take `rows`, a tuple of
-
-    starts, stops       int64[n_rows]: where the entries of a row begin and end in the next two
-    indices, values     uint32[], float64[] or float32[]: columns, and their numbers
-    sq_norm             float64[n_rows]: x_i' x_i
-
-Each x_i has one more feature, of value `bias`, which is not stored and comes last.
-"""
+"""What kernels of several files call."""
 
 import numpy as np
 
