@@ -53,25 +53,29 @@ class HeldOut:
         found, besides = _rows(path, store, options, room_bytes)
         most = options.memory_bytes - PROCESS_BYTES - besides.reading_bytes
         most = min(most, room_bytes - besides.bytes)
-        held = _Columns()
+        types = np.int64, np.uint32, np.float64, np.float64
+        held: list[NDArray[Any]] = [np.empty(0, dtype) for dtype in types]
         self.bytes = 0
         for rows in found:
             self.bytes += 12 * rows.nnz + 24 * rows.n_rows
             if self.bytes > most:  # the rest is counted
-                held = _Columns()
+                held.clear()
                 continue
             lengths, values = np.diff(rows.indptr), rows.values()
             if manifest.normalize == "l2":
                 normalize_rows(lengths, values, np.empty(rows.n_rows))
             indices = rows.indices.copy() if table is None else table.known(rows.indices)
-            held.append(lengths, indices, values, rows.labels())
+            parts: tuple[NDArray[Any], ...] = lengths, indices, values, rows.labels()
+            for array, part in zip(held, parts, strict=True):  # to join them later takes them twice
+                array.resize(len(array) + len(part), refcheck=False)
+                array[len(array) - len(part) :] = part
         if self.bytes > most:
             again = manifest.of_tables or size_of(name_of(path)) is not None
             raise RowsTooLarge(path, self.bytes, most, besides, again)
         if not self.bytes:
             what = f"{shown_name(path)}: has no rows to evaluate on"
             raise InputError(what, "name a file with rows")
-        lengths, *self._entries, self._labels = held.arrays
+        lengths, *self._entries, self._labels = held
         self._indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     def score(self, weights: Floats, bias: float) -> Score:
@@ -123,20 +127,6 @@ class RowsTooLarge(MemoryBudgetError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
-
-
-class _Columns:
-    """The numbers of rows, which grow in place: to join them at the end would take them twice."""
-
-    def __init__(self) -> None:
-        types = np.int64, np.uint32, np.float64, np.float64
-        self.arrays: list[NDArray[Any]] = [np.empty(0, dtype) for dtype in types]
-
-    def append(self, *parts: NDArray[Any]) -> None:
-        """Add lengths, indices, values and labels of rows."""
-        for array, part in zip(self.arrays, parts, strict=True):
-            array.resize(len(array) + len(part), refcheck=False)
-            array[len(array) - len(part) :] = part
 
 
 def _rows(
