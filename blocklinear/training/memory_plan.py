@@ -215,14 +215,6 @@ def bytes_of_models(manifest: Manifest, options: TrainOptions) -> tuple[int, int
     return n * model_bytes(manifest), n // max(len(options.costs), 1)
 
 
-def _manifest_bytes(manifest: Manifest) -> int:
-    """Return what the manifest takes twice, as it was opened and once it is locked, in whole MiB.
-
-    It has the count of each label in each block, in 8 bytes.
-    """
-    return 2 * 8 * len(manifest.labels or ()) * len(manifest.blocks) & -(1 << 20)
-
-
 class _Needs:
     """Bytes that a training takes; arguments are as for `plan_memory`.
 
@@ -265,7 +257,9 @@ class _Needs:
         else:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
         vectors += options.patience is not None
-        self._program = PROCESS_BYTES + url_bytes + _manifest_bytes(manifest)
+        # the manifest, as it was opened and once it is locked, has counts of labels in each block
+        counts = 2 * 8 * len(manifest.labels or ()) * len(manifest.blocks) & -(1 << 20)
+        self._program = PROCESS_BYTES + url_bytes + counts
         self._trained = vectors * width
         self._vectors = vectors * trained + others * model_bytes(manifest)
         self._held_out = held_out.bytes if held_out else 0
