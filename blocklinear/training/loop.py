@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blocklinear.arguments import check_options
 from blocklinear.errors import StorageError, UsageError
 from blocklinear.events import (
     NO_BETTER_SCORE,
@@ -73,7 +72,6 @@ def train(
     optimise : callable or None         trains a task in place of `optimise` of this module
     """
     store, options = BlockStore.of(store), options or TrainOptions()
-    check_options(options, TrainOptions)
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
     (model,) = train_models(store, options, listener, halt, lambda models: keep(*models), optimise)
