@@ -243,6 +243,7 @@ def l1_columns(r):
         with np.errstate(all="ignore"):  # training refuses what overflows
             costs = np.ones(n), np.full(n, 0.5)
             l1.descend(*chosen, order, *costs, v, h, np.zeros(n), d, state)
+            l1.descend_on_primal(rows, f, *chosen, order, *costs, np.zeros(n), d, state)
             block, products = order[:5].copy(), np.full((len(order[:5]),) * 2, np.nan)
             for first in (0, 1):
                 l1.gram((starts, *columns), block, state, first, 2, products)
@@ -416,6 +417,7 @@ TRIED = {
             "slope_of_loss",
             "derivatives",
             "descend",
+            "descend_on_primal",
             "products_along",
             "move_along",
             "add_columns",

@@ -134,6 +134,25 @@ def test_few_features_that_depend_on_each_other_are_solved_for_from_inside(
     assert used[0] <= used[1] + 3 < 60
 
 
+def counts_of_words(seed, n_rows=150, n_features=1500, **changes):
+    """Texts of very different lengths, by counts of words that are as frequent as in any."""
+    rng = np.random.default_rng(seed)
+    lengths = 5 + np.exp(rng.normal(5.5, 1.2, n_rows)).astype(int)
+    frequent = np.exp(rng.normal(size=(n_rows, n_features))) / (np.arange(n_features) + 2.7)
+    frequent /= frequent.sum(1, keepdims=True)
+    X = rng.multinomial(lengths, frequent).astype(float)
+    return Problem(X, rng.choice([-1.0, 1.0], n_rows), 5, **({"cost": 10.0} | changes))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_margins_that_are_close_do_not_stop_descent(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(descent, "_STEPS_INSIDE", math.inf)
+    problem, heard = counts_of_words(seed), Heard()
+    store = split_problem(tmp_path, problem, 1)
+    train(store, problem.options(gap=1e-3, max_outer=30), heard)
+    assert heard.of(OuterIteration)[-1].gap <= 1e-3  # quadratic models alone take 50
+
+
 @each_solver
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_steps_are_ended_once_the_time_limit_has_passed(tmp_path, monkeypatch, solver, ratio):

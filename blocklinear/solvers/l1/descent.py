@@ -6,6 +6,10 @@ passes are slow even so, twice as many are solved for together, and so on: all t
 where these are about as many as the support vectors, as the Hessian is nearly singular then. With
 squared hinge loss an interior point method goes on once steps have taken as long as it would.
 
+Where margins of thousands of rows are close, as of texts by unscaled counts of words, a step ends
+next to where it began: its model knows only the rows with a loss there. Coordinate descent on the
+primal itself sees each row's margin, and takes as long again.
+
 The alpha of the primal violate what makes a dual point feasible by as much as the weights are off,
 and to scale them down by the worst of all features costs far more of the dual value than the primal
 is off. So first they are pulled to what is feasible, along the features that violate it most:
@@ -50,7 +54,8 @@ _LONGEST_PART = 1 << 22  # of a pass, in entries: up to a second
 _CYCLE = 5  # passes over the features that violate most, before all are looked at
 _SHARE = 0.5  # of the entries of all steps, for a dual point
 _PRODUCT = 0.05  # of the time of an entry in a pass: 0.06 in a profile of imdb_uni
-_SUFFICIENT, _LEAST_STEP = 0.01, 1e-6  # of the line search
+_ON_PRIMAL = 2  # of the time of an entry in a pass over the model
+_LEAST_STEP = 1e-6  # of the line search
 _FLAT = 0.9  # what may be left of the slope where a step ends that had to be shorter
 _MOST_HALVINGS = 40  # of what may be the length
 _STEPS_INSIDE, _MOST_INSIDE = 25, 100
@@ -122,6 +127,7 @@ class Descent:
     forcing : float           for the next step
     work : int                entries processed in descent
     spent : int               these, and products of features solved for together in their time
+    shortened : bool          whether the last Newton step was not taken whole
     """
 
     def __init__(
@@ -151,6 +157,7 @@ class Descent:
         self.step, self._state = np.empty(n), np.zeros((n, 2))
         self._v, self._h = np.empty(len(self.w)), np.empty(len(self.w))
         self.work = self.spent = 0
+        self.shortened = False
         self._inside: tuple[Floats, Floats] | None = None
         self._together, self._products = np.zeros(0, np.int64), np.zeros((0, 0))
         self.value = self._value(0.0, self.w)
@@ -235,13 +242,15 @@ class Descent:
         its beginning; the largest change of a weight in it; and the violation left in the model.
         """
         d, left = self._model_step(enough)
+        self.shortened = True
         slope = -float(dot(self._v, d)) + self._size(self.w + d) - self._size(self.w)
         length, gain = 1.0, 0.0
         while length >= _LEAST_STEP:
             w = self.w + length * d
             value = self._value(length, w)
-            if value <= self.value + _SUFFICIENT * length * slope:
-                if length < 1.0:
+            if value <= self.value + kernels.SUFFICIENT * length * slope:
+                self.shortened = length < 1.0
+                if self.shortened:
                     length, w, value = self._longer(d, slope, length, w, value)
                 gain = self.value - value
                 self.w, self.value = w, value
@@ -277,6 +286,46 @@ class Descent:
         of_loss = kernels.slope_of_loss(*self._rows.loss, self.decision, length, self._state)
         signed = np.where(w == 0.0, np.abs(d), np.sign(w) * d)
         return float(of_loss) + float(dot(self._penalty, signed)) + float(dot(self._ridge * w, d))
+
+    def descend_on_primal(self) -> float:
+        """Pass over the features that matter, P itself falling by each; return by how much it did.
+
+        That goes on until it has taken as long as all before, or lowers P no more.
+        """
+        first, end, gain = self.value, 2 * self.spent, math.inf
+        while gain > DIFFERENCE * first and self.spent < end and not self._cut_short():
+            before, d = self.value, np.zeros(len(self.w))
+            self._state[:, kernels.MOVED] = 0.0
+            features = np.flatnonzero(self._matters)
+            for _ in range(_CYCLE):
+                self._pass_on_primal(self._order(features), d)
+            self.w += d
+            self.decision += self._state[:, kernels.MOVED]
+            self.value = self._value(0.0, self.w)
+            self._expand()
+            gain = before - self.value
+        return first - self.value
+
+    def _pass_on_primal(self, order: Integers, d: Floats) -> None:
+        for part in self._parts(order):
+            if self._cut_short():
+                break
+            kernels.descend_on_primal(
+                self._rows.loss, self.decision, self._columns.arrays, self._chosen, part,
+                self._penalty, self._ridge, self.w, d, self._state,
+            )  # fmt: skip
+            entries = _ON_PRIMAL * self._entries(part)
+            self.work, self.spent = self.work + entries, self.spent + entries
+
+    @property
+    def _matters(self) -> NDArray[np.bool_]:
+        """Which features are in use, or might be."""
+        return np.asarray((self.w != 0.0) | (np.abs(self._v) >= self._penalty))
+
+    def _order(self, features: Integers) -> Integers:
+        """Return features in a random order."""
+        self.orders += 1
+        return features[permuted(len(features), self._key, self.orders - 1)]
 
     @property
     def work_inside(self) -> float:
@@ -331,9 +380,14 @@ class Descent:
         return self._state[:, kernels.MOVED].copy()
 
     def _pull_of(self, step: Floats) -> Floats:
-        v, unused = np.empty((2, len(self.w)))
-        self._columns.derivatives(self._chosen, step, self._state, v, unused)
+        v = np.empty(len(self.w))
+        self._sum_up(step, v)
         return v
+
+    def _sum_up(self, step: Floats, v: Floats) -> None:
+        """Write what a step pulls at the weights."""
+        self._columns.derivatives(self._chosen, step, self._state, v, np.empty(len(v)))
+        self.work += int(self._lengths.sum())
 
     def _products_of(self, h: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik; curvatures are lost."""
@@ -377,15 +431,13 @@ class Descent:
         Or until a pass gains little, compared with all. Damped steps solve for no features
         together, as their products are not damped. Return the step and the largest violation.
         """
-        matter = (self.w != 0.0) | (np.abs(self._v) >= self._penalty)
+        matter = self._matters
         self._together, self._products = self._together[:0], self._products[:0, :0]
         left = math.inf
         others, block = self._divided(matter)
         d, fallen, before = np.zeros(len(self.w)), 0.0, self.work
         for _ in range(_MOST_PASSES):
-            order = others[permuted(len(others), self._key, self.orders)]
-            self.orders += 1
-            fell, worst = self._descend(order, block, self.w, d)
+            fell, worst = self._descend(self._order(others), block, self.w, d)
             fallen += fell
             if worst <= enough or fell <= _LAST_GAIN * fallen or self._cut_short():
                 break
@@ -467,7 +519,7 @@ class Descent:
         if self._ridge.any() or self.solved:
             return best
         u, base, moved = np.zeros(len(self.w)), self.step.copy(), self.step.copy()
-        v, unused, nothing = self._v.copy(), np.empty(len(u)), np.zeros(len(u))
+        v, nothing = self._v.copy(), np.zeros(len(u))
         before = self.work
         top = self._top(v)
         least = self.value - self._dual(moved, top)
@@ -479,15 +531,15 @@ class Descent:
             if self.value - self._dual(moved, 1.0) >= enough or not some.any():
                 break
             if not len(self._together):
-                self._join_frequent((self.w != 0.0) | (np.abs(self._v) >= self._penalty), 0)
+                self._join_frequent(self._matters, 0)
             others, block = self._divided(some)
             for _ in range(_CYCLE):
                 _, worst = self._descend(others, block, nothing, u)
                 if worst <= small or self._cut_short():
                     break
             if kernels.move_alpha(*rows.loss, base, self._state, moved):
-                self._columns.derivatives(self._chosen, base, self._state, self._v, unused)
-            self._columns.derivatives(self._chosen, moved, self._state, v, unused)
+                self._sum_up(base, self._v)
+            self._sum_up(moved, v)
             top = self._top(v)
             left = self.value - self._dual(moved, top)
             if left < least:

@@ -55,7 +55,9 @@ class L1Iterate(Iterate):
                               pass in between did not bring them, as others took all the room
     """
 
-    saved = (*Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work", "_spent")
+    saved = (
+        *Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work", "_spent", "_continued",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class L1Iterate(Iterate):
         self._penalty, self._goal, self._key = penalty, goal, key
         self._dual, self._orders, self.idle, self._forcing = -math.inf, 0, 0, ROUGH
         self.starved = self.misled = False
-        self.work = self._spent = 0
+        self.work = self._spent = self._continued = 0
 
     def go_on(self) -> None:
         """Go on where rounding ended it, as columns are more precise from now on."""
@@ -206,6 +208,22 @@ class L1Iterate(Iterate):
             if cut_short():
                 return gain
 
+    def _beyond_the_model(
+        self, descent: Descent, steps: Callable[[], float], gain: float, cut_short: CutShort
+    ) -> float:
+        """Go on where quadratic models lead nowhere; return what the last step gained.
+
+        Through smaller costs as long as these have not taken more than all else, or if there is
+        nothing else; then on the primal itself.
+        """
+        before = descent.spent
+        if self.idle or 2 * self._continued <= self._spent + before:
+            gain = through_smaller_costs(descent, steps, gain, cut_short)
+            self._continued += descent.spent - before
+        if descent.shortened:
+            gain = max(gain, descent.descend_on_primal())
+        return gain
+
     def improve(
         self, rows: Rows, columns: ColumnCache, features: Integers, cut_short: CutShort
     ) -> None:
@@ -229,7 +247,7 @@ class L1Iterate(Iterate):
 
         gain = steps()
         if descent.work_inside == math.inf:
-            gain = through_smaller_costs(descent, steps, gain, cut_short)
+            gain = self._beyond_the_model(descent, steps, gain, cut_short)
         self.w[descent.features] = descent.w
         self.work += descent.work
         self._spent += descent.spent
