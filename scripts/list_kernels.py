@@ -252,7 +252,8 @@ def _train(folder: Path, dtype: str, part: str) -> Iterator[str]:
             far = {"solver": 5, "cost": 1e4, "max_outer": 20}  # some steps are cut short
             loop.train(store, TrainOptions(**(steps | far)))
             descent._STEPS_INSIDE = 0  # by the interior point method at once
-            loop.train(store, TrainOptions(**(steps | far)))
+            for rows, gap in product((store, *others), (1e-3, 1e-12)):
+                loop.train(rows, TrainOptions(**(steps | far | {"gap": gap})))
         loop.train(store, TrainOptions(**steps))
         if part in ("many", "newton-many", "l1"):
             cross_validate(store, TrainOptions(**steps), n_folds=2, costs=(0.1, 1.0))

@@ -367,6 +367,29 @@ def gram(columns, chosen, state, first, stride, out):
         out[a, a] += _LEAST_CURVATURE
 
 
+@kernel(fastmath={"contract"})
+def gram_of_rows(columns, chosen, scale, out):
+    """Write sum_j scale_j x_ij x_kj over chosen columns, the lower triangle.
+
+    Parameters
+    ----------
+    scale : float64[m]
+    out : float64[n_rows, n_rows]
+    """
+    starts, jumps, values = columns
+    which, x, out[:] = np.empty(out.shape[0], np.int64), np.empty(out.shape[0]), 0.0
+    for m in range(chosen.shape[0]):
+        n, i = 0, np.int64(0)
+        for p in span(starts[chosen[m]], starts[chosen[m] + 1]):
+            i += np.int64(jumps[p])
+            which[n], x[n] = i, values[p]
+            n += values[p] != 0.0
+        for a in range(n):
+            factor = scale[m] * x[a]
+            for b in range(a + 1):
+                out[which[a], which[b]] += factor * x[b]
+
+
 @kernel(error_model="numpy")
 def _solve_support(block, products, penalty, w, d, slope, change):
     """Go to where the model of the weights in use is least, or to where the first of them is 0.

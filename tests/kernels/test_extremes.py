@@ -243,6 +243,7 @@ def l1_columns(r):
         with np.errstate(all="ignore"):  # training refuses what overflows
             costs = np.ones(n), np.full(n, 0.5)
             l1.descend(*chosen, order, *costs, v, h, np.zeros(n), d, state)
+            l1.gram_of_rows((starts, *columns), every, h, np.full((r.n, r.n), np.nan))
             l1.descend_on_primal(rows, f, *chosen, order, *costs, np.zeros(n), d, state)
             block, products = order[:5].copy(), np.full((len(order[:5]),) * 2, np.nan)
             for first in (0, 1):
@@ -411,6 +412,7 @@ TRIED = {
             "evaluate_rows",
             "collect_columns",
             "gram",
+            "gram_of_rows",
             "descend_together",
             "expand",
             "total_loss",

@@ -112,15 +112,21 @@ def test_few_features_that_depend_on_each_other_are_solved_for_from_inside(
     tmp_path, monkeypatch, options
 ):
     """Newton steps went from corner to corner: hundreds, and with a ridge without end."""
-    rng, steps = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
     factors = rng.normal(size=(120, 8))
     X = (100.0 * factors @ rng.normal(size=(8, 60)) + 30.0 * rng.normal(size=(120, 60))).round()
     labels = np.where(factors[:, 0] + 0.2 * rng.normal(size=120) > 0.0, 1.0, -1.0)
-    problem, newton_step = Problem(X, labels, 5), descent.Descent.newton_step
+    used = used_from_inside(tmp_path, monkeypatch, Problem(X, labels, 5), options, 60)
+    assert used[0] <= used[1] + 3 < 60
+
+
+def used_from_inside(tmp_path, monkeypatch, problem, options, most):
+    """Train to two gaps in fewer Newton steps than `most`; return how many weights are in use."""
+    steps, newton_step = [], descent.Descent.newton_step
 
     def step(self):
         steps.append(self.value)
-        assert len(steps) < 60
+        assert len(steps) < most
         return newton_step(self)
 
     monkeypatch.setattr(descent.Descent, "newton_step", step)
@@ -130,8 +136,18 @@ def test_few_features_that_depend_on_each_other_are_solved_for_from_inside(
     assert rough["dual"] <= exact["primal"]
     assert exact["dual"] <= rough["primal"]
     assert exact["gap"] <= 1e-7
-    used = [np.count_nonzero(model.weights) for model in models]
-    assert used[0] <= used[1] + 3 < 60
+    return [np.count_nonzero(model.weights) for model in models]
+
+
+@pytest.mark.parametrize("cost", [10.0, 1e4])
+@pytest.mark.parametrize("options", [{}, {"l1_ratio": 0.9}, {"bias": 1.0}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_rows_are_solved_for_from_inside(tmp_path, monkeypatch, cost, options, weighted):
+    """Smaller costs led nowhere, and with C = 1e4 there was no end."""
+    weights = np.random.default_rng(7).integers(0, 3, 150).astype(float) if weighted else None
+    problem = counts_of_words(0, cost=cost, weights=weights)
+    used = used_from_inside(tmp_path, monkeypatch, problem, options, 240)
+    assert max(used) <= 150
 
 
 def counts_of_words(seed, n_rows=150, n_features=1500, **changes):

@@ -32,7 +32,7 @@ from blocklinear.kernels import dual
 from blocklinear.kernels import l1 as kernels
 from blocklinear.kernels.losses import SQUARED_HINGE
 from blocklinear.kernels.sums import dot
-from blocklinear.solvers.l1.columns import TOGETHER, ColumnCache
+from blocklinear.solvers.l1.columns import PRODUCT_BYTES, TOGETHER, ColumnCache
 from blocklinear.solvers.l1.interior import InteriorPoint
 from blocklinear.solvers.l1.penalty import Penalty, violations
 from blocklinear.solvers.l1.subspace import Subspace
@@ -61,6 +61,8 @@ _MOST_HALVINGS = 40  # of what may be the length
 _STEPS_INSIDE, _MOST_INSIDE = 25, 100
 """Steps that the interior point method takes, and may take. It took 17 to 33 on eight tables of
 numbers as they are, C = 0.1 to 1e4, to a gap of 1e-4; one with C = 1e4 took 71."""
+_ROWS_INSIDE, _FEATURE_INSIDE = 24, 512
+"""Bytes of a product of two rows, which is there three times, and of a feature: sixty numbers."""
 _ENOUGH_INSIDE = 0.1  # of the gap asked for is left of these features
 _SHORTER = 1e-3
 """If no part of a step lowers the primal, the next moves weights by so much of it, at most.
@@ -331,13 +333,23 @@ class Descent:
     def work_inside(self) -> float:
         """The entries that `go_inside` takes as long as, about; infinite where it cannot be used.
 
-        Each step makes the products of all columns, and divides these twice.
+        Each step makes the products of all columns, or of all rows, and divides these twice.
         """
-        m, columns = len(self._chosen), self._columns
-        few = 0 < m <= columns.together and bool(columns.holds(self._chosen).all())
-        if self._rows.kind != SQUARED_HINGE or not few:
+        m, most = len(self._chosen), self._columns.together
+        n_bytes = _ROWS_INSIDE * len(self.decision) ** 2 + _FEATURE_INSIDE * m
+        few = m <= most or (self._fewer_rows and n_bytes <= PRODUCT_BYTES * most**2)
+        holds = few and m > 0 and bool(self._columns.holds(self._chosen).all())
+        if self._rows.kind != SQUARED_HINGE or not holds:
             return math.inf
+        m = len(self.decision) if self._fewer_rows else m
         return _STEPS_INSIDE * _PRODUCT * m * float(self._lengths.sum() + m * m)
+
+    @property
+    def _fewer_rows(self) -> bool:
+        """Whether rows are few, and fewer than features, none of which is free."""
+        n = len(self.decision)
+        free = bool((self._penalty + self._ridge == 0.0).any())
+        return n < len(self._chosen) and n <= self._columns.together and not free
 
     def go_inside(self) -> None:
         """Go to the optimum by the interior point method, until the gap is what is asked for.
@@ -346,9 +358,10 @@ class Descent:
         """
         rows, best, most = self._rows, self.place, -math.inf
         alpha = float(np.abs(self.step).sum()) / (self.top * np.count_nonzero(rows.cost))
+        products = self._products_of_rows if self._fewer_rows else self._products_of
         inside = InteriorPoint(
             rows.target, rows.cost, self._penalty, self._ridge, alpha or 1.0,
-            self._decision_of, self._pull_of, self._products_of,
+            self._decision_of, self._pull_of, products, self._fewer_rows,
         )  # fmt: skip
         for _ in range(_MOST_INSIDE):
             if self._cut_short() or not inside.go_on():
@@ -393,6 +406,12 @@ class Descent:
         """Return sum_i h_i x_ij x_ik; curvatures are lost."""
         self._state[:, kernels.CURVED] = h
         return self._columns.gram(self._chosen, self._state, np.zeros((0, 0)))
+
+    def _products_of_rows(self, scale: Floats) -> Floats:
+        n = len(self.decision)
+        products = np.empty((n, n))
+        kernels.gram_of_rows(self._columns.arrays, self._chosen, scale, products)
+        return products
 
     def _proven(self, step: Floats, v: Floats) -> float:
         """Return D of a dual point made feasible, less what free weights cost it."""

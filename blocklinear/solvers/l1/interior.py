@@ -1,4 +1,4 @@
-"""An interior point method for squared hinge loss, on features that are few.
+"""An interior point method for squared hinge loss, where features or rows are few.
 
 Where a plane separates the rows, about as many rows have a loss as features are in use: the optimum
 is a corner of what is feasible, and Newton steps go from one corner to the next. This goes through
@@ -8,7 +8,12 @@ is. With w = a - b and u_j = v_j - r_j w_j, products of pairs that stay above 0 
 
     a_j (p_j - u_j),    b_j (p_j + u_j),    alpha_i (s_i f_i - 1 + alpha_i / (2 C_i))
 
-Weights that cost nothing have no pairs, but u_j = 0.
+Weights that cost nothing have no pairs, but u_j = 0. What all weights are solved for with is
+
+    (E + X'HX) dw = r + X'H q,              d_alpha = H (q - X dw)
+    (H^-1 + X E^-1 X') d_alpha = q - X E^-1 r,      dw = E^-1 (r + X'd_alpha)
+
+with E and H diagonal and all rows times s_i: the first if features are fewer, else the second.
 """
 
 from collections.abc import Callable
@@ -34,7 +39,9 @@ class InteriorPoint:
     alpha : float             of all rows at first, above 0
     decision : callable       w'x_i of weights: float64[n_rows] of float64[m]
     pull : callable           sum_i step_i x_ij: float64[m] of float64[n_rows]
-    products : callable       sum_i h_i x_ij x_ik: float64[m, m] of float64[n_rows]
+    products : callable       sum_i h_i x_ij x_ik: float64[m, m] of float64[n_rows]; or, `by_rows`,
+                              sum_j e_j x_ij x_kj: float64[n_rows, n_rows] of float64[m]
+    by_rows : bool            no weight must be free then
 
     Attributes
     ----------
@@ -51,8 +58,10 @@ class InteriorPoint:
         decision: Function,
         pull: Function,
         products: Function,
+        by_rows: bool,
     ) -> None:
         self._decision, self._products, self._ridge = decision, products, ridge
+        self._by_rows = by_rows
         self._pull_of_step, self._n_rows = pull, len(cost)
         self._rows, self._penalised = np.flatnonzero(cost > 0.0), np.flatnonzero(penalty > 0.0)
         self._signs, self._flat = target[self._rows], 0.5 / cost[self._rows]
@@ -102,11 +111,9 @@ class InteriorPoint:
         missing = np.concatenate([*bounds, self._margins(self.w) + flat * alpha - 1.0]) - z
         up, down, _ = np.split(x / z, self._ends)
         soft = flat + z[self._ends[1] :] / alpha
-        products = self._products(self._of_all(1.0 / soft))
         diagonal = self._ridge.copy()
         diagonal[penalised] += 1.0 / (up + down)
-        every = np.arange(len(diagonal))
-        products[every, every] += diagonal
+        products, signs, rows = self._factors(soft, diagonal), self._signs, self._rows
 
         def change(more: Floats) -> tuple[Floats, Floats, Floats] | None:
             """Return by what products become so much `more`: changes of w, x and z."""
@@ -114,13 +121,21 @@ class InteriorPoint:
             of_rows = (more / x - missing)[self._ends[1] :]
             right = u.copy()
             right[penalised] = (by_up - by_down) / (up + down)
-            dw = right + self._pull(of_rows / soft)
-            if not solve(products.copy(), dw):
-                return None
-            left = dw[penalised] / (up + down) - right[penalised]
-            margins = self._margins(dw)
-            d_alpha = (of_rows - margins) / soft
+            if self._by_rows:
+                d_alpha = signs * of_rows - self._decision(right / diagonal)[rows]
+                if not solve(products.copy(), d_alpha):
+                    return None
+                d_alpha *= signs
+                dw = (right + self._pull(d_alpha)) / diagonal
+                margins = self._margins(dw)
+            else:
+                dw = right + self._pull(of_rows / soft)
+                if not solve(products.copy(), dw):
+                    return None
+                margins = self._margins(dw)
+                d_alpha = (of_rows - margins) / soft
             du = (self._pull(d_alpha) - self._ridge * dw)[penalised]
+            left = du if self._by_rows else dw[penalised] / (up + down) - right[penalised]
             dx = np.concatenate([by_up + up * left, by_down - down * left, d_alpha])
             return dw, dx, missing + np.concatenate([-du, du, margins + flat * d_alpha])
 
@@ -137,6 +152,15 @@ class InteriorPoint:
         length = min(1.0, _WITHIN * _longest(x, dx), _WITHIN * _longest(z, dz))
         self.w, self._x, self._z = self.w + length * dw, x + length * dx, z + length * dz
         return True
+
+    def _factors(self, soft: Floats, diagonal: Floats) -> Floats:
+        """Return what weights, or alpha, are solved for with; of H^-1 and E, which are diagonal."""
+        if self._by_rows:
+            products = self._products(1.0 / diagonal)[np.ix_(self._rows, self._rows)]
+        else:
+            products = self._products(self._of_all(1.0 / soft))
+        products.flat[:: len(products) + 1] += soft if self._by_rows else diagonal
+        return products
 
 
 def _longest(x: Floats, change: Floats) -> float:
