@@ -140,7 +140,10 @@ def used_from_inside(tmp_path, monkeypatch, problem, options, most):
 
 
 @pytest.mark.parametrize("cost", [10.0, 1e4])
-@pytest.mark.parametrize("options", [{}, {"l1_ratio": 0.9}, {"bias": 1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"l1_ratio": 0.9}, {"bias": 1.0}, {"bias": 1.0, "regularize_bias": False}],
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_few_rows_are_solved_for_from_inside(tmp_path, monkeypatch, cost, options, weighted):
     """Smaller costs led nowhere, and with C = 1e4 there was no end."""

@@ -346,10 +346,8 @@ class Descent:
 
     @property
     def _fewer_rows(self) -> bool:
-        """Whether rows are few, and fewer than features, none of which is free."""
-        n = len(self.decision)
-        free = bool((self._penalty + self._ridge == 0.0).any())
-        return n < len(self._chosen) and n <= self._columns.together and not free
+        """Whether rows are few, and fewer than features."""
+        return len(self.decision) < min(len(self._chosen), self._columns.together + 1)
 
     def go_inside(self) -> None:
         """Go to the optimum by the interior point method, until the gap is what is asked for.

@@ -13,7 +13,8 @@ Weights that cost nothing have no pairs, but u_j = 0. What all weights are solve
     (E + X'HX) dw = r + X'H q,              d_alpha = H (q - X dw)
     (H^-1 + X E^-1 X') d_alpha = q - X E^-1 r,      dw = E^-1 (r + X'd_alpha)
 
-with E and H diagonal and all rows times s_i: the first if features are fewer, else the second.
+with E and H diagonal and all rows times s_i: the first if features are fewer, else the second. In
+that a weight that costs nothing is apart: it makes its r_j + sum_i x_ij d_alpha_i 0.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from blocklinear.kernels.sums import dot
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
+Solved = Callable[[Floats, Floats], tuple[Floats, Floats] | None]
+"""dw and d_alpha of r and q, if rounding leaves them."""
 _WITHIN = 0.99  # of the way to where the first number of a pair is 0
 
 
@@ -41,7 +44,7 @@ class InteriorPoint:
     pull : callable           sum_i step_i x_ij: float64[m] of float64[n_rows]
     products : callable       sum_i h_i x_ij x_ik: float64[m, m] of float64[n_rows]; or, `by_rows`,
                               sum_j e_j x_ij x_kj: float64[n_rows, n_rows] of float64[m]
-    by_rows : bool            no weight must be free then
+    by_rows : bool            one weight may cost nothing then
 
     Attributes
     ----------
@@ -61,7 +64,7 @@ class InteriorPoint:
         by_rows: bool,
     ) -> None:
         self._decision, self._products, self._ridge = decision, products, ridge
-        self._by_rows = by_rows
+        self._rows_fewer, self._free = by_rows, np.flatnonzero(penalty + ridge == 0.0)
         self._pull_of_step, self._n_rows = pull, len(cost)
         self._rows, self._penalised = np.flatnonzero(cost > 0.0), np.flatnonzero(penalty > 0.0)
         self._signs, self._flat = target[self._rows], 0.5 / cost[self._rows]
@@ -113,7 +116,7 @@ class InteriorPoint:
         soft = flat + z[self._ends[1] :] / alpha
         diagonal = self._ridge.copy()
         diagonal[penalised] += 1.0 / (up + down)
-        products, signs, rows = self._factors(soft, diagonal), self._signs, self._rows
+        solved = (self._by_rows if self._rows_fewer else self._by_features)(soft, diagonal)
 
         def change(more: Floats) -> tuple[Floats, Floats, Floats] | None:
             """Return by what products become so much `more`: changes of w, x and z."""
@@ -121,21 +124,13 @@ class InteriorPoint:
             of_rows = (more / x - missing)[self._ends[1] :]
             right = u.copy()
             right[penalised] = (by_up - by_down) / (up + down)
-            if self._by_rows:
-                d_alpha = signs * of_rows - self._decision(right / diagonal)[rows]
-                if not solve(products.copy(), d_alpha):
-                    return None
-                d_alpha *= signs
-                dw = (right + self._pull(d_alpha)) / diagonal
-                margins = self._margins(dw)
-            else:
-                dw = right + self._pull(of_rows / soft)
-                if not solve(products.copy(), dw):
-                    return None
-                margins = self._margins(dw)
-                d_alpha = (of_rows - margins) / soft
+            found = solved(right, of_rows)
+            if found is None:
+                return None
+            dw, d_alpha = found
+            margins = self._margins(dw)
             du = (self._pull(d_alpha) - self._ridge * dw)[penalised]
-            left = du if self._by_rows else dw[penalised] / (up + down) - right[penalised]
+            left = du if self._rows_fewer else dw[penalised] / (up + down) - right[penalised]
             dx = np.concatenate([by_up + up * left, by_down - down * left, d_alpha])
             return dw, dx, missing + np.concatenate([-du, du, margins + flat * d_alpha])
 
@@ -153,14 +148,45 @@ class InteriorPoint:
         self.w, self._x, self._z = self.w + length * dw, x + length * dx, z + length * dz
         return True
 
-    def _factors(self, soft: Floats, diagonal: Floats) -> Floats:
-        """Return what weights, or alpha, are solved for with; of H^-1 and E, which are diagonal."""
-        if self._by_rows:
-            products = self._products(1.0 / diagonal)[np.ix_(self._rows, self._rows)]
-        else:
-            products = self._products(self._of_all(1.0 / soft))
-        products.flat[:: len(products) + 1] += soft if self._by_rows else diagonal
-        return products
+    def _by_features(self, soft: Floats, diagonal: Floats) -> Solved:
+        """Return what solves for dw first, H^-1 and E being `soft` and `diagonal`."""
+        products = self._products(self._of_all(1.0 / soft))
+        products.flat[:: len(products) + 1] += diagonal
+
+        def solved(right: Floats, of_rows: Floats) -> tuple[Floats, Floats] | None:
+            dw = right + self._pull(of_rows / soft)
+            if not solve(products.copy(), dw):
+                return None
+            return dw, (of_rows - self._margins(dw)) / soft
+
+        return solved
+
+    def _by_rows(self, soft: Floats, diagonal: Floats) -> Solved:
+        """Return what solves for d_alpha first, a free weight being apart."""
+        diagonal[self._free] = np.inf
+        products = self._products(1.0 / diagonal)[np.ix_(self._rows, self._rows)]
+        products *= self._signs
+        products *= self._signs[:, np.newaxis]
+        products.flat[:: len(products) + 1] += soft
+        free = np.zeros(len(diagonal))
+        free[self._free] = 1.0
+        column = self._margins(free)
+        by_free = column.copy()
+        if len(self._free) and not solve(products.copy(), by_free):
+            return lambda right, of_rows: None
+
+        def solved(right: Floats, of_rows: Floats) -> tuple[Floats, Floats] | None:
+            d_alpha = of_rows - self._margins(right / diagonal)
+            if not solve(products.copy(), d_alpha):
+                return None
+            change = (dot(column, d_alpha) + right[self._free]) / dot(column, by_free)
+            if len(change):
+                d_alpha -= change * by_free
+            dw = (right + self._pull(d_alpha)) / diagonal
+            dw[self._free] = change
+            return dw, d_alpha
+
+        return solved
 
 
 def _longest(x: Floats, change: Floats) -> float:
