@@ -193,7 +193,8 @@ def _shorten_steps() -> None:
     """Let descent on columns go on as if it had been cut short, whatever its steps were."""
     from blocklinear.solvers.l1.descent import Descent
 
-    Descent.shortened = property(lambda self: True, lambda self, value: None)  # type: ignore
+    always = property(lambda self: True, lambda self, value: None)
+    Descent.shortened = always  # type: ignore[assignment]
 
 
 def _hurry_to_newton() -> None:
