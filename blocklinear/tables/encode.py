@@ -266,7 +266,7 @@ class Encoder:
         target = self._recipe.target
         array = part.columns[target.name]
         if target.kind != "text":
-            return numbers_of(part, target.name, array, is_target=True)[0]
+            return numbers_of(part, target.name, array, "target")[0]
         strings = array.dictionary_decode() if hasattr(array, "dictionary") else array
         labels = np.empty(part.n_rows, object)
         labels[:] = strings.to_pylist()
@@ -282,7 +282,7 @@ class Encoder:
             return None
         array = part.columns[name]
         refuse_missing(part, name, array, "the weight", "leave out rows without one")
-        weights, _ = numbers_of(part, name, array)
+        weights, _ = numbers_of(part, name, array, "weight")
         bad = np.flatnonzero(weights < 0)
         if len(bad):
             raise InputError(

@@ -49,12 +49,12 @@ class FileRows:
 
 
 def numbers_of(
-    part: FileRows, name: str, array: Any, is_target: bool = False
+    part: FileRows, name: str, array: Any, use: str = "feature"
 ) -> tuple[Floats, Integers]:
     """Return numbers, 0 where one is missing, and the rows where that is.
 
     InputError is raised if one is NaN, infinite, too large, or an integer that no float64 is equal
-    to.
+    to; its advice follows from what they are used as: "feature", "target" or "weight".
     """
     pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
@@ -69,12 +69,14 @@ def numbers_of(
     if -MOST_EXACT < values.min() <= values.max() < MOST_EXACT:
         return values, missing
     if pa.types.is_integer(given.type):
-        _refuse_inexact(part, name, np.asarray(given.fill_null(0)), is_target)
+        _refuse_inexact(part, name, np.asarray(given.fill_null(0)), use)
     if not -TOO_LARGE < float(values.min()) <= float(values.max()) < TOO_LARGE:
         row = int(np.flatnonzero(~(np.abs(values) < TOO_LARGE))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
         fix = "leave out what is missing: null, in CSV an empty field; values are below 1e154"
-        if np.isnan(values[row]):
+        if np.isnan(values[row]) and use == "weight":
+            fix = "leave out rows without one"
+        elif np.isnan(values[row]):
             fix = (
                 "write what is missing as null, as polars does after fill_nan(None), in CSV as an "
                 "empty field; NaN may be what a division by 0 gave"
@@ -108,13 +110,15 @@ def _values_of(array: Any, kind: type) -> NDArray[Any]:
     return np.frombuffer(array.buffers()[1] or b"", kind, len(array), place).copy()
 
 
-def _refuse_inexact(part: FileRows, name: str, integers: NDArray[Any], is_target: bool) -> None:
+def _refuse_inexact(part: FileRows, name: str, integers: NDArray[Any], use: str) -> None:
     """Refuse the first integer that no float64 is equal to, if there is one."""
     fix = (
         f"leave the column out with --drop {name} if it is an identifier, or make categories of it "
         f"with --categories {name}"
     )
-    if is_target:
+    if use == "weight":
+        fix = "write weights as float64"
+    elif use == "target":
         fix = "write classes as text, or values to regress on as float64"
     for row in np.flatnonzero((integers > MOST_EXACT) | (integers < -MOST_EXACT)).tolist():
         value = int(integers[row])

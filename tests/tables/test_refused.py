@@ -168,6 +168,17 @@ def test_a_weight_that_is_no_number(tmp_path, weight):
         split_tables([str(path)], tmp_path / "store", TableOptions("y", weight="w"))
 
 
+@pytest.mark.parametrize(
+    ("weight", "fix"),
+    [([float("nan")] * N, "leave out rows"), ([2**60 + 1] * N, "write weights as float64")],
+    ids=["nan", "integer"],
+)
+def test_advice_on_a_weight_can_be_followed(tmp_path, weight, fix):
+    path = write(pa.table({"x": X, "y": Y, "w": weight}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=rf"t\.parquet.*, column w: .*\n  fix: {fix}"):
+        split_tables([str(path)], tmp_path / "store", TableOptions("y", weight="w"))
+
+
 def test_a_target_that_no_float64_is_equal_to(tmp_path):
     """It can neither be left out nor be a category."""
     path = write(pa.table({"x": X, "y": [2**60 + k % 2 for k in range(N)]}), tmp_path / "t.parquet")
