@@ -51,7 +51,8 @@ class ProgressBar:
         from tqdm import tqdm
 
         if self._bar is None:
-            self._bar = tqdm(total=total, desc=task, file=sys.stderr, **how)
+            closed = sys.stderr is None  # as in a service whose output goes nowhere
+            self._bar = tqdm(total=total, desc=task, file=sys.stderr, disable=closed, **how)
         return self._bar
 
     def _percent(self, gap: float, goal: float) -> int:

@@ -193,3 +193,13 @@ def test_verbose_draws_a_bar(store, rows, tmp_path, capsys):
     assert re.search(r"train: [1-9]\d*it .*outer iteration \d+, gap ", capsys.readouterr().err)
     blocklinear.train(store)
     assert capsys.readouterr().err == ""
+
+
+def test_verbose_draws_nothing_where_stderr_is_closed(store, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    split = blocklinear.split(rows, tmp_path / "s", verbose=True)
+    blocklinear.transpose(split, verbose=True)
+    blocklinear.check(rows, verbose=True)
+    model = blocklinear.train(store, verbose=True)
+    assert model.metadata["certificate"]["gap"] <= 1e-3
+    blocklinear.train(store, tolerance=0.1, verbose=True)
