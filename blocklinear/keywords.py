@@ -11,20 +11,32 @@ from blocklinear.memory import parse_size
 ALIASES = {"C": "cost", "memory": "memory_bytes"}
 """Names that are accepted, each with the option it stands for."""
 _ELSEWHERE = {
+    "Cs": "costs",
     "class_weight": "class_weights",
+    "cv": "folds",
+    "dual": "solver",
     "fit_intercept": "bias",
     "intercept_scaling": "bias",
+    "loss": "solver",
     "max_iter": "max_outer",
+    "memory_limit": "memory",
     "n_jobs": "threads",
+    "n_splits": "folds",
     "n_threads": "threads",
     "eps": "tolerance",
     "tol": "tolerance",
+    "overwrite": "force",
+    "param_grid": "costs",
+    "penalty": "solver",
     "random_state": "seed",
     "sample_weight": "weights",
+    "scoring": "metric",
     "eval": "evaluate",
     "time_limit": "time_limit_s",
 }
 """Names of the same thing in other libraries and on the command line."""
+_NEAR = 0.6
+"""Of names less alike than this, as `difflib` says, neither was meant for the other."""
 Kind = TypeVar("Kind", bound=type)
 
 
@@ -37,6 +49,8 @@ def names_of(kind: type) -> list[str]:
 def refuse_unknown(settings: Iterable[str], known: Iterable[str], owner: str) -> None:
     """Refuse the first keyword that is not known, and name the nearest one that is.
 
+    A name that another library has is not compared: what it is near to is something else.
+
     Raises WrongTypeError.
 
     Parameters
@@ -47,11 +61,14 @@ def refuse_unknown(settings: Iterable[str], known: Iterable[str], owner: str) ->
     for name in settings:
         if name in names:
             continue
-        lower = {other.lower(): other for other in names}
-        near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in names else []
-        import difflib  # late: few names are wrong
+        if name in _ELSEWHERE:
+            near = [_ELSEWHERE[name]] if _ELSEWHERE[name] in names else []
+        else:
+            import difflib  # late: few names are wrong
 
-        near += [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 1, 0.5)]
+            lower = {other.lower(): other for other in names}
+            found = difflib.get_close_matches(name.lower(), lower, 1, _NEAR)
+            near = [lower[other] for other in found]
         fix = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(names))}"
         raise WrongTypeError(f"{owner} has no option {name}", fix)
 

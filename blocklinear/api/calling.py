@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from blocklinear.arguments import check_options
@@ -45,7 +45,11 @@ _UNSET = _Unset()
 
 
 def options_of(
-    kind: type[Options], options: Options | None, settings: Mapping[str, Any], name: str
+    kind: type[Options],
+    options: Options | None,
+    settings: Mapping[str, Any],
+    name: str,
+    own: Sequence[str] = (),
 ) -> Options:
     """Return options with those given by keyword in their place.
 
@@ -58,6 +62,7 @@ def options_of(
                               are taken for it
     settings : mapping        keywords
     name : str                of the function, for messages
+    own : sequence of str     keywords that it takes besides, which messages are to name
     """
     if options is not None:
         check_options(options, kind)
@@ -65,7 +70,7 @@ def options_of(
     names = {field.name for field in dataclasses.fields(base)}
     inner: Any = getattr(kind() if options is None else options, "text", None)
     known = names_of(kind) + ([] if inner is None else names_of(TextOptions))
-    refuse_unknown(settings, known, f"{name}()")
+    refuse_unknown(settings, [*known, *own], f"{name}()")
     changes = translated(settings)
     of_text = {key: value for key, value in changes.items() if key not in names}
     changes = {key: value for key, value in changes.items() if key in names}

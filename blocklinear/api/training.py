@@ -43,6 +43,7 @@ def _with_cluster(
     options: TrainOptions | None,
     settings: dict[str, Any],
     by: str,
+    own: Sequence[str] = (),
 ) -> tuple[TrainOptions, Optimise | None]:
     """Return the options of a function, and what trains a task on a cluster if one is given.
 
@@ -55,12 +56,12 @@ def _with_cluster(
     if client is None:
         if parts is not None:
             raise UsageError("parts are those of a cluster, and there is none", "give a client")
-        return options_of(TrainOptions, options, settings, by), None
+        return options_of(TrainOptions, options, settings, by, own), None
     from blocklinear.cluster.job import check_supported  # late: Dask belongs to an extra
     from blocklinear.cluster.run import Cluster
 
     cluster = Cluster(client, parts)
-    chosen = options_of(TrainOptions, options, settings, by)
+    chosen = options_of(TrainOptions, options, settings, by, own)
     if isinstance(chosen.memory_bytes, Default):
         chosen = replace(chosen, memory_bytes=cluster.budget())
     check_supported(chosen)
@@ -286,7 +287,8 @@ def cross_validate(
             f"{name} is {settings[name]}, but costs are what is compared",
             f"give costs={np.ravel(settings[name]).tolist()}, or no C at all to search for one",
         )
-    chosen, by = _with_cluster(store, client, parts, options, settings, "cross_validate")
+    own = ["folds", "metric", "stratify", "positive", "first_cost"]
+    chosen, by = _with_cluster(store, client, parts, options, settings, "cross_validate", own)
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5

@@ -124,6 +124,35 @@ def test_the_nearest_right_name_is_given(store, wrong, right):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("loss", "solver"), ("penalty", "solver"), ("memory_limit", "memory"), ("Cs", "costs")],
+)
+def test_names_of_scikit_learn_lead_to_what_does_the_same(store, wrong, right):
+    with pytest.raises(WrongTypeError) as caught:
+        blocklinear.train(store, **{wrong: 1})
+    assert str(caught.value).endswith(f"did you mean {right}?")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("cv", "folds"), ("n_splits", "folds"), ("scoring", "metric"), ("Cs", "costs"),
+        ("metrics", "metric"), ("stratified", "stratify"),
+    ],
+)  # fmt: skip
+def test_cross_validation_names_its_own_arguments(store, wrong, right):
+    with pytest.raises(WrongTypeError) as caught:
+        blocklinear.cross_validate(store, **{wrong: 1})
+    assert str(caught.value).endswith(f"did you mean {right}?")
+
+
+@pytest.mark.parametrize("name", ["alpha", "kernel", "sample_weight", "validation", "refit"])
+def test_no_name_of_something_else_is_proposed(store, name):
+    with pytest.raises(WrongTypeError, match=f"no option {name}\n  fix: it has C, average, "):
+        blocklinear.train(store, **{name: 1})
+
+
 def test_without_a_near_name_all_are_given(rows, tmp_path):
     with pytest.raises(
         WrongTypeError, match=r"split\(\) has no option zzz\n  fix: it has add_?|it"
