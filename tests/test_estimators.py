@@ -741,6 +741,20 @@ def test_one_class_models_are_those_of_scikit_learn(nu, weighted):
         assert ours.dual_gap_ <= 1e-7
 
 
+def test_a_one_class_model_that_is_zero_is_not_said_to_need_more_iterations():
+    X = np.random.default_rng(0).normal(size=(200, 8))
+    X[:, 3] = 2 * X[:, 0] - X[:, 1]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        fitted = BlockLinearOneClassSVM(nu=0.2, gap=1e-12, **FEW | {"max_iter": 8}).fit(X)
+    assert not fitted.coef_.any()
+    assert fitted.dual_gap_ > 1e-12
+    (warning,) = found
+    assert "no plane separates" in str(warning.message)
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        BlockLinearOneClassSVM(nu=0.2, gap=1e-12, **FEW | {"max_iter": 1}).fit(ROWS)
+
+
 def test_a_one_class_model_of_batches_and_of_a_store(tmp_path):
     ours = BlockLinearOneClassSVM(nu=0.2, store=tmp_path / "kept", **TIGHT)
     ours.fit_batches((part, np.arange(50)) for part in np.split(ROWS, 4))

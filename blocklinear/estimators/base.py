@@ -339,13 +339,17 @@ class BlockLinear(BaseEstimator, ABC):  # type: ignore[misc]
             model = train(store, how, tell)
         self.n_iter_ = int(model.metadata["outer_iterations"])
         self.dual_gap_ = float(model.metadata["certificate"]["gap"] or 0.0)
-        if model.metadata["stopped"] != "converged":
+        if not self._is_optimum(model):
             warn_caller(
                 f"{type(self).__name__} did not converge ({model.metadata['stopped']}): the "
                 f"duality gap is {self.dual_gap_:.3g}; raise max_iter, or scale the data",
                 ConvergenceWarning,
             )
         return model
+
+    def _is_optimum(self, model: LinearModel) -> bool:
+        """Say whether a model is as near to the optimum as was asked for."""
+        return bool(model.metadata["stopped"] == "converged")
 
     def _weights(self, model: LinearModel, n_features: int) -> tuple[NDArray[np.float64], Any]:
         """Return the weights of all features of X, one row a column of the model, and the bias."""

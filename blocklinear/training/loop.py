@@ -368,7 +368,7 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
     """Return the model; say so if it is not as good as was asked for."""
     chosen = run.solver.chosen(certificate)
     check_finite(chosen, certificate.gap)
-    if ending:
+    if ending and not certificate.of_zero:  # no more iterations change a model that is 0
         run.listener(SlowlyConverging(ending.message(certificate.gap)))
     if certificate.of_zero:
         run.listener(

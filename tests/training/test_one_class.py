@@ -166,6 +166,16 @@ def test_where_no_plane_separates_w_is_zero_and_it_is_said(tmp_path):
     assert not heard.of(Warned)
 
 
+def test_where_w_is_zero_no_more_iterations_are_advised(tmp_path):
+    centred = np.random.default_rng(0).normal(size=(200, 8))
+    centred[:, 3] = 2 * centred[:, 0] - centred[:, 1]
+    heard = Heard()
+    model = train(store_of(tmp_path, centred), how(nu=0.2, gap=1e-12, max_outer=8), heard)
+    assert model.metadata["stopped"] == "8 outer iterations"
+    assert (model.weights == 0.0).all()
+    assert ["no plane separates" in warned.message for warned in heard.of(Warned)] == [True]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
