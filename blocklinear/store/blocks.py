@@ -14,6 +14,7 @@ file without its chunks, whose checksums are in the table.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -65,6 +66,8 @@ def checksum_of(*parts: bytes | memoryview) -> int:
 ROWS, COLUMNS = "b", "c"
 """What a file holds: the letter that its name begins with."""
 _MAGICS = {ROWS: b"BLKBLOCK", COLUMNS: b"BLKCOLMN"}
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""What opening gives where there is no regular file of that name."""
 _FIXES = {
     ROWS: "restore the file, or split the data again",
     COLUMNS: "make the columns again: `blocklinear transpose --force STORE`",
@@ -377,7 +380,10 @@ def _fetched_and_opened(path: Path, record: ChunkFile, attempts: int = 3) -> int
     except OSError as error:
         if isinstance(error, FileNotFoundError) and attempts > 1:
             return _fetched_and_opened(path, record, attempts - 1)
-        raise damaged(path, error.strerror or str(error)) from error
+        if error.errno in _NO_FILE:
+            raise damaged(path, error.strerror or str(error)) from error
+        with storage_errors(path, "read"):  # the file may be intact
+            raise
 
 
 @contextlib.contextmanager

@@ -1,11 +1,12 @@
 """Nothing but what was written is ever used: accidents and exchanged files."""
 
+import errno
 import os
 from dataclasses import replace
 
 import pytest
 
-from blocklinear.errors import DamagedError
+from blocklinear.errors import DamagedError, StorageError
 from blocklinear.numerals import counted
 from blocklinear.store.blocks import BlockFile
 from blocklinear.store.manifest import Manifest
@@ -169,6 +170,24 @@ def test_something_else_in_place_of_a_block(store, make):
     before = len(os.listdir("/proc/self/fd"))
     refused(path, store, 0, "not a regular file")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("name", ["blocks/b00000002.blk", "origin.json", "manifest.json"])
+def test_what_cannot_be_opened_is_not_damaged(store, monkeypatch, name, number):
+    real, path = os.open, store.folder / name
+
+    def fail(opened, *how, **more):
+        if str(opened) == str(path):
+            raise OSError(number, os.strerror(number), path)
+        return real(opened, *how, **more)
+
+    monkeypatch.setattr("os.open", fail)
+    with pytest.raises(StorageError, match=os.strerror(number)) as caught:
+        load(store.folder, BlockStore.open(store.folder).manifest, [2])
+    assert str(path) in caught.value.what
+    fix = "allow more open files" if number == errno.EMFILE else "check the disk"
+    assert caught.value.fix.startswith(fix)
 
 
 def test_a_symlink_in_place_of_a_block(store, tmp_path):

@@ -78,16 +78,19 @@ class Mirror:
         A folder of another name than a mirror of the URL has is none: a store may come from
         anywhere, and must not make whoever opens it ask for any URL that it names.
 
-        DamagedError is raised if its note cannot be read.
+        DamagedError is raised if its note is not one, StorageError if it cannot be read.
         """
         try:
-            note = json.loads(read_regular(folder / NOTE, _MOST_NOTE_BYTES))
+            with storage_errors(folder / NOTE, "read"):
+                try:
+                    raw = read_regular(folder / NOTE, _MOST_NOTE_BYTES)
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+            note = json.loads(raw)
             url, limit = note["url"], note["limit"]
             if type(url) is not str or not (limit is None or type(limit) is int):
                 raise ValueError("its fields are of another type")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise DamagedError(
                 f"{folder / NOTE}: damaged: {error}", "delete the folder: it is made again"
             ) from error
