@@ -3,13 +3,14 @@
 import argparse
 import contextlib
 import errno
+import mmap
 import re
 import resource
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeGuard
 
 from blocklinear import __version__
 from blocklinear.cli.compiling import compiling, start_lightly
@@ -26,6 +27,8 @@ _COMMANDS = (
     "predict", "info", "verify", "convert", "plot", "report", "liblinear", "warmup",
 )  # fmt: skip
 _NOTHING_COMPILED = ("info", "convert", "remove", "gc", "plot", "warmup")
+_ADDRESSES_OF_NUMPY = 88 << 20
+"""What importing NumPy takes at least, with its OpenBLAS for x86-64; no command works in less."""
 _LONG_WORD = re.compile(r"([^\s']{40})[^\s']{160,}")  # a path may be shorter
 _NO_VALUE = re.compile(r"(--[a-z][a-z0-9-]*)=--|(-[A-Za-z])--")
 _CLASS_WEIGHT = re.compile(r"-w([+-]?\.?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?)")
@@ -180,6 +183,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run(args: argparse.Namespace) -> int:
     """Run the command."""
+    _require_addresses()
     compiles = args.command not in _NOTHING_COMPILED
     quiet = getattr(args, "quiet", False)
     if not compiles:
@@ -222,11 +226,20 @@ def _failed(error: Exception) -> int:
         what = "the system starts no more threads"
         fix = f"give fewer --threads, or raise the limit of {limits}"
         return _fail(f"{what}\n  fix: {fix}", StorageError.exit_code)
+    if isinstance(error, ImportError) and _is_of_open_files(error.__cause__):
+        error = error.__cause__
     if isinstance(error, OSError):
         place = shown(str(error.filename or "standard output"))
         fix = "check what it goes to, and its permissions"
+        if _is_of_open_files(error):
+            fix = "allow more open files (ulimit -n)"
         return _fail(f"{place}: {error.strerror}\n  fix: {fix}", StorageError.exit_code)
     raise error
+
+
+def _is_of_open_files(error: BaseException | None) -> TypeGuard[OSError]:
+    """Return whether a file, which may be one that is imported, was one too many."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _is_of_memory(error: Exception) -> bool:
@@ -238,6 +251,16 @@ def _is_of_memory(error: Exception) -> bool:
         return True
     unloaded = isinstance(error, ImportError | SystemError)
     return unloaded and _limit_of_addresses() is not None
+
+
+def _require_addresses() -> None:
+    """Raise OSError where a limit of addresses leaves no room to import NumPy.
+
+    OpenBLAS would end the process with status 1. With a few KiB left, a thread that is started
+    would die before it says so to the one that waits for it, which would then wait for ever.
+    """
+    if _limit_of_addresses() is not None:
+        mmap.mmap(-1, _ADDRESSES_OF_NUMPY).close()
 
 
 def _limit_of_addresses() -> int | None:

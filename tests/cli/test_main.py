@@ -1,6 +1,7 @@
 import errno
 import itertools
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -312,6 +313,36 @@ def test_what_is_not_loaded_for_want_of_addresses(refused, store, monkeypatch, e
     text = refused(7, "info", store)
     assert text.startswith("blocklinear: out of memory\n  fix: raise the limit of addresses")
     assert "300000" in text
+
+
+@pytest.mark.parametrize("mebibytes", range(32, 104, 8))
+@pytest.mark.parametrize("command", ["info", "verify"])  # without and with a thread beside it
+def test_few_addresses(store, command, mebibytes):
+    """With some of these, OpenBLAS would end the process as it is imported, with status 1."""
+    limit = mebibytes << 20
+
+    def allow():
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = programs.blocklinear(command, store, preexec_fn=allow)
+    said = f"raise the limit of addresses (ulimit -v), which is {limit >> 10}, or "
+    assert (done.returncode, done.stdout) == (7, "")
+    assert done.stderr == f"blocklinear: out of memory\n  fix: {said}give a smaller --memory\n"
+
+
+@pytest.mark.parametrize("imported", [False, True])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_one_file_too_many(refused, store, monkeypatch, number, imported):
+    def fail(path):
+        error = OSError(number, os.strerror(number), "place")
+        if imported:
+            raise ImportError("LLVM cannot be loaded") from error
+        raise error
+
+    monkeypatch.setattr("blocklinear.store.store.BlockStore.open", fail)
+    what = f"place: {os.strerror(number)}"
+    said = f"blocklinear: {what}\n  fix: allow more open files (ulimit -n)\n"
+    assert refused(6, "info", store) == said
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ImportError, RuntimeError])
