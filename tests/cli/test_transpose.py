@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from blocklinear.columns.store import open_columns
+from blocklinear.columns.store import ColumnStore, open_columns
 from blocklinear.store.store import BlockStore
 
 
@@ -65,6 +65,21 @@ def test_damaged_columns_are_reported_with_what_renews_them(cli, store):
     assert cli("verify", store).status == 4
     assert cli("transpose", store).status == 0
     assert cli("verify", store).status == 0
+
+
+def test_columns_that_are_deleted_while_they_are_verified_are_no_damage(cli, store, monkeypatch):
+    cli("transpose", store)
+    real = ColumnStore.verify
+
+    def verify(columns, listener):
+        assert cli("transpose", store, "--drop").status == 0
+        return real(columns, listener)
+
+    monkeypatch.setattr(ColumnStore, "verify", verify)
+    done = cli("verify", store)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.endswith("all intact\n")
+    assert "columns" not in done.out
 
 
 def test_what_cannot_be_transposed_is_refused(cli, refused, store, tmp_path):

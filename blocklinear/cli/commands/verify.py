@@ -54,14 +54,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _columns(store: "BlockStore", console: Console) -> dict[str, Any] | None:
-    """Verify the columns of a store; return, as JSON, what was found; None if there are none."""
+    """Verify the columns of a store; return, as JSON, what was found; None if there are none.
+
+    Nor are there if another process has changed the store meanwhile, and deleted them.
+    """
     from blocklinear.columns.store import open_columns
     from blocklinear.errors import DamagedError
 
     try:
         columns = open_columns(store)
+        if columns is None:
+            return None
+        faults = columns.verify(console)
+        if faults and open_columns(store) is None:
+            return None
     except DamagedError as error:
         return {"files": 0, "faults": [str(error)]}
-    if columns is None:
-        return None
-    return {"files": len(columns.blocks), "faults": columns.verify(console)}
+    return {"files": len(columns.blocks), "faults": faults}
