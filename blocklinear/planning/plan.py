@@ -127,11 +127,12 @@ def _estimate(
         pass_s = max(pass_s, subject.store_bytes.likely / machine.read_bytes_s)
     width = n_columns(n_models)
     least, advised = _memory(subject, options, width, n_models if apart else 0)
-    plan = plan_that_fits(manifest, options, width)
+    url_bytes = subject.fetching_bytes
+    plan = plan_that_fits(manifest, options, width, url_bytes=url_bytes)
     if plan is None and apart:
         with suppress(MemoryBudgetError):
-            size = size_that_fits(manifest, options, n_models, others=n_models)
-            plan = plan_memory(manifest, options, n_columns(size), n_models)
+            size = size_that_fits(manifest, options, n_models, others=n_models, url_bytes=url_bytes)
+            plan = plan_memory(manifest, options, n_columns(size), n_models, url_bytes)
     in_memory = plan is not None and _stays(manifest, plan)
     train_s, outer = None, None
     if trend is not None:
@@ -197,7 +198,8 @@ def _memory(subject: PlanData, options: TrainOptions, width: int, n_apart: int) 
             chosen = replace(options, memory_bytes=mib << 20)
             try:
                 manifest = subject.manifest_for(mib << 20)
-                return is_enough(manifest, plan_memory(manifest, chosen, width, others))
+                plan = plan_memory(manifest, chosen, width, others, subject.fetching_bytes)
+                return is_enough(manifest, plan)
             except MemoryBudgetError:  # of a split, too
                 return False
 

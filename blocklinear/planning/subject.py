@@ -50,6 +50,7 @@ class PlanData:
     split_s: Range | None
     input_bytes: int  # that are read once
     from_url: bool
+    fetching_bytes: int  # of memory, while blocks of a store on a URL are read
     notes: list[str]
 
 
@@ -123,6 +124,7 @@ def of_text(
         split_s=Range(split_s / _SPLIT_ERROR, split_s, split_s * _SPLIT_ERROR),
         input_bytes=sample.input_bytes,
         from_url=any(is_url(path) for path in inputs),
+        fetching_bytes=0,
         notes=notes,
     )
 
@@ -185,5 +187,6 @@ def of_store(store: BlockStore, folder: Path) -> PlanData:
         split_s=None,
         input_bytes=0,
         from_url=store.mirror is not None,
+        fetching_bytes=store.fetching_bytes,
         notes=[],
     )

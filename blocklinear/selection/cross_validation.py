@@ -333,7 +333,7 @@ class _Validation:
         """Pass over the data once, and say in which fold each row is."""
         manifest, seed = self.store.manifest, self.options.seed
         self._check_budget(stratify, assigned)
-        memory = plan_memory(manifest, self.options)
+        memory = plan_memory(manifest, self.options, 1, 0, self.store.fetching_bytes)
         order = block_groups(seed, 1, len(manifest.blocks), memory.group)
         with contextlib.ExitStack() as opened:
             spare = memory.pin_bytes if memory.group == len(manifest.blocks) else 0
@@ -458,8 +458,9 @@ class _Validation:
             raise StoppedError("stopped before there was anything to save") from None
         finally:
             discard(self.folder)
-        group = plan_memory(self.store.manifest, options, len(models)).group
-        with GroupLoader(self.store, group, options.threads) as loader:
+        store = self.store
+        plan = plan_memory(store.manifest, options, len(models), 0, store.fetching_bytes)
+        with GroupLoader(store, plan.group, options.threads) as loader:
             conclude(loader, outcome)
         return outcome
 

@@ -65,7 +65,8 @@ def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodCho
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     few = knows_too_few(solver, manifest)
     facts = _resumed(store, options)
-    plan = plan_that_fits(manifest, replace(options, method="newton"), n_columns(len(task)))
+    newton = replace(options, method="newton")
+    plan = plan_that_fits(manifest, newton, n_columns(len(task)), url_bytes=store.fetching_bytes)
     fits = facts["hessian"] if facts is not None else plan is not None and plan.hessian
     resident = plan is not None and plan.group >= len(manifest.blocks)
     by_products = not fits and resident and has_many_rows(manifest) and len(task) == 1

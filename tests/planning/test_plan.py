@@ -108,6 +108,15 @@ def test_the_least_memory_is_what_training_asks_for(store):
     assert least <= report.advised_memory
 
 
+def test_it_is_with_what_fetching_a_store_on_a_url_takes(store, monkeypatch):
+    least = blocklinear.plan(store, memory_bytes=MEMORY).least_memory
+    monkeypatch.setattr(blocklinear.BlockStore, "fetching_bytes", 24 << 20)
+    report = blocklinear.plan(store, memory_bytes=MEMORY)
+    assert report.least_memory == least + (24 << 20)
+    blocklinear.train(store, memory_bytes=report.least_memory, max_outer=1)
+    assert not blocklinear.plan(store, memory_bytes=least).in_memory
+
+
 def test_lines_that_are_longer_than_parts_of_the_sample(tmp_path, monkeypatch):
     """The memory is that of the split, too; a line that is all of the sample tells no rate."""
     line = " ".join(f"{j}:0.{j:09}" for j in range(1, 80_001))

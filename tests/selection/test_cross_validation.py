@@ -377,6 +377,22 @@ def test_what_a_store_on_a_url_takes_leaves_room_for_fewer_models(tmp_path, monk
     assert [text.partition(" do")[0] for text in said] == ["4 models", "12 models"]
 
 
+def test_nor_is_it_room_for_rows_while_folds_are_assigned(tmp_path, monkeypatch):
+    store, made = split_text(tmp_path, "1 1:1\n-1 2:1\n" * 100, 4), []
+
+    class Noted(GroupLoader):
+        def __init__(self, store, group, threads, pin_bytes=0, **more):
+            made.append(pin_bytes)
+            super().__init__(store, group, threads, pin_bytes, **more)
+
+    monkeypatch.setattr(cross_validation, "GroupLoader", Noted)
+    options = TrainOptions(max_outer=1, memory_bytes=256 << 20)
+    for taken in (0, 8 << 20):
+        monkeypatch.setattr(BlockStore, "fetching_bytes", taken)
+        cross_validate(store, options, n_folds=2, costs=[1.0])
+    assert made[0] - made[1] == 8 << 20
+
+
 def test_models_that_do_not_fit_together_are_trained_in_parts(tmp_path, trained):
     problem = problem_of("two")
     X = np.zeros((60, 30_000))

@@ -13,6 +13,7 @@ from blocklinear.events import MethodChosen
 from blocklinear.memory import PROCESS_BYTES
 from blocklinear.options import TrainOptions
 from blocklinear.selection.cross_validation import cross_validate
+from blocklinear.store.store import BlockStore
 from blocklinear.training import method, train
 from training.classes import several_classes
 from training.small import Heard, Problem, split_problem
@@ -135,6 +136,17 @@ def test_without_memory_for_the_hessian_it_is_the_dual(tmp_path, solver):
     assert np.array_equal(
         train(split_problem(tmp_path / "given", problem), given).weights, model.weights
     )
+
+
+def test_nor_is_there_where_fetching_a_store_on_a_url_takes_it(tmp_path, monkeypatch):
+    problem = sparse(7, cost=1e6)
+    how = {"max_outer": 3, "memory_bytes": PROCESS_BYTES + (8 << 20)}
+    assert chosen(tmp_path, problem, **how)[1].method == "newton"
+    monkeypatch.setattr(BlockStore, "fetching_bytes", (8 << 20) - (300 << 10))
+    (tmp_path / "url").mkdir()
+    _, choice = chosen(tmp_path / "url", problem, **how)
+    assert choice.method == "dual"
+    assert "no memory" in choice.why
 
 
 @pytest.mark.parametrize(
