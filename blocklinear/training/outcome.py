@@ -140,8 +140,7 @@ def announced(
     """
     started = time.perf_counter()
     end: dict[str, Any] = {"stopped": "ended without a model"}
-    loss = SOLVERS[options.solver]
-    facts = _store_facts(store, classes=not (loss.regression or loss.one_class))
+    facts = _store_facts(store, classes=SOLVERS[options.solver].classifies)
     listener(RunStarted(task, facts, _settings(options), __version__))
     try:
         yield end

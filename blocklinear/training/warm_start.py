@@ -190,8 +190,8 @@ class _Start:
         """Make alpha feasible, and w its sum: "kept", "changed" by Eq. (16), or "recomputed"."""
         how, options = self._find_w(), self._run.options
         solver = SOLVERS[options.solver]
-        classes = not solver.regression and not solver.one_class
-        if classes and options.regularize_bias and (how != "kept" or solver.kind == SQUARED_HINGE):
+        shrinks = how != "kept" or solver.kind == SQUARED_HINGE
+        if solver.classifies and options.regularize_bias and shrinks:
             for part in self._parts:
                 self._shrink(part, solver.kind)
         return how
