@@ -139,8 +139,9 @@ class Cluster:
         if facts is not None:
             planned = dataclasses.replace(options, group=facts["group"])
             options = dataclasses.replace(options, group=facts["course"]["group"])
+        sizes = n_parts, store.fetching_bytes
         plan, held_out = plan_with_rows(
-            partial(plan_worker, manifest, planned, task, n_parts), store, task, options
+            partial(plan_worker, manifest, planned, task, *sizes), store, task, options
         )
         previous = find_previous(folder, options, listener)
         if facts is not None:
@@ -194,12 +195,13 @@ def plan_worker(
     options: TrainOptions,
     task: Models,
     n_parts: int,
+    url_bytes: int = 0,
     held_out: RowsHeldOut | None = None,
 ) -> MemoryPlan:
     """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
 
-    Held-out rows, which are in memory of the client, count as if they were in a worker's. Raises
-    MemoryBudgetError.
+    Held-out rows, which are in memory of the client, count as if they were in a worker's;
+    `url_bytes` are as for `plan_memory`. Raises MemoryBudgetError.
     """
     width = n_columns(len(task))
     largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)
@@ -209,7 +211,7 @@ def plan_worker(
     room = max(options.memory_bytes - more, 1 << 20)
     try:
         own = dataclasses.replace(options, memory_bytes=room)
-        plan = plan_memory(part, own, width, held_out=held_out)
+        plan = plan_memory(part, own, width, 0, url_bytes, held_out)
         return dataclasses.replace(plan, newton=False, hessian=False)
     except MemoryBudgetError as error:
         raise MemoryBudgetError(

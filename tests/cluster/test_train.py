@@ -236,6 +236,14 @@ def test_too_little_memory(two, store):
         blocklinear.train(store, client=two, memory="100M", restart=True)
 
 
+def test_so_it_is_with_what_fetching_a_store_on_a_url_takes(two, store, monkeypatch):
+    blocklinear.train(store, client=two, memory="300M", max_outer=1, restart=True)
+    monkeypatch.setattr(blocklinear.BlockStore, "fetching_bytes", 200 << 20)
+    with pytest.raises(MemoryBudgetError, match="a worker has 300M"):
+        blocklinear.train(store, client=two, memory="300M", restart=True)
+    blocklinear.train(store, client=two, memory="500M", max_outer=1, restart=True)
+
+
 def test_dask_does_the_same(cluster, two, store):
     problem = long_problem(3)
     one, other = (trained(store, client, 3, problem, max_outer=3) for client in (cluster, two))
