@@ -199,6 +199,11 @@ def plan_again(
     return MemoryPlan(group, pinned, for_rows, newton, hessian, entries)
 
 
+def group_bytes(manifest: Manifest, options: TrainOptions, n: int, width: int) -> int:
+    """Return what a group of the `n` largest blocks takes, with the one that is loaded ahead."""
+    return _Needs(manifest, options, width, 0, 0, None).group(n)
+
+
 def weight_bytes(manifest: Manifest) -> int:
     """Return what a weight vector takes in training."""
     return 8 * (manifest.n_features + 1)

@@ -23,12 +23,14 @@ from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
+from blocklinear.solvers.sharing import n_columns
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.records import BlockRecord
 from blocklinear.store.store import BlockStore
+from blocklinear.training.memory_plan import group_bytes
 from blocklinear.training.permutations import block_order, by_turns
 from blocklinear.training.previous import Previous, PreviousVector, RowRange
 from blocklinear.training.run import GroupRun
@@ -263,9 +265,20 @@ class _Start:
         return list(found.values())
 
     def _saves(self, gone: list[_Removed]) -> bool:
-        """Say whether Eq. (16) reads less than a pass over the rows that have an alpha."""
+        """Say whether Eq. (16) reads less than a pass over the rows that have an alpha.
+
+        Removed blocks, which may be larger than all others, have the memory of groups, and of
+        decoded blocks, as there are none yet.
+        """
         whole = 0 if self._resident else sum(self._blocks[b].bytes for b in self._used)
-        return not gone or sum(record.bytes for record, _ in gone) < whole
+        if not gone or sum(record.bytes for record, _ in gone) >= whole:
+            return not gone
+        run, removed = self._run, replace(self._manifest, blocks=[record for record, _ in gone])
+        needed, planned = (
+            group_bytes(manifest, run.options, n, n_columns(len(run.solver.task)))
+            for manifest, n in ((removed, 1), (self._manifest, run.memory.group))
+        )
+        return needed <= planned + run.memory.pin_bytes
 
     def _take_out(self, gone: list[_Removed]) -> None:
         """Take removed rows out of the weights (Eq. 16)."""
