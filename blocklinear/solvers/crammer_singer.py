@@ -1,7 +1,5 @@
 """Crammer and Singer's multi-class SVM on the groups of a store (Fan, appendix E)."""
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,9 +7,7 @@ from blocklinear.kernels import crammer_singer
 from blocklinear.kernels.losses import UNIT
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import Certificate, Proof
-from blocklinear.objectives.models import Models
 from blocklinear.objectives.problems import weighted
-from blocklinear.options import TrainOptions
 from blocklinear.solvers.weight_vectors import (
     NO_PRIORITY,
     NO_RANGES,
@@ -21,7 +17,6 @@ from blocklinear.solvers.weight_vectors import (
     WeightVectors,
 )
 from blocklinear.store.groups import RowView
-from blocklinear.store.manifest import Manifest
 
 _Data = tuple[NDArray[np.int32], Floats]
 """Class and C of each row."""
@@ -44,17 +39,11 @@ class CrammerSinger(WeightVectors):
     """One problem with a weight vector for each class, whose weight multiplies C for its rows."""
 
     extrapolates = True
-
-    def __init__(
-        self, models: Models, manifest: Manifest, options: TrainOptions, folder: Path
-    ) -> None:
-        super().__init__(models, manifest, options, folder)
-        self._class_cost = models.cost[:, 1]
-        self._factor = FACTOR  # of steps in passes
+    _factor = FACTOR  # of steps in passes
 
     def _data(self, rows: RowView) -> _Data:
         code = self.models.codes(rows.labels)
-        return code, weighted(self._class_cost[code], rows)
+        return code, weighted(self.models.cost[code, 1], rows)
 
     def _descend(
         self, step: BlockStep, order: NDArray[np.int64], why: int, number: int = 0
