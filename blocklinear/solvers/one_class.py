@@ -50,11 +50,13 @@ PAIRED = 10
 class OneClassModel(WeightVectors):
     """The one-class SVM of a store."""
 
+    models: OneClass
+
     def __init__(
         self, problem: OneClass, manifest: Manifest, options: TrainOptions, folder: Path
     ) -> None:
         super().__init__(problem, manifest, options, folder)
-        self.problem, self._manifest = problem, manifest
+        self._manifest = manifest
         self._mass = problem.nu * manifest.weights["total"]  # T
         self._targets = np.full(len(manifest.blocks), np.nan)  # sums of alpha to begin with
         self._length = np.zeros(1)  # nu times the sum of U_i |x_i|, as sampled last
@@ -79,14 +81,14 @@ class OneClassModel(WeightVectors):
         left. All are multiples of a power of two, so that they sum to T exactly.
         """
         blocks, first = self._manifest.blocks, self._manifest.first_positions.tolist()
-        if self.problem.nu == 1.0:  # all alpha are at their bounds
+        if self.models.nu == 1.0:  # all alpha are at their bounds
             return np.full(len(blocks), np.inf)
         rooms = [b.weights["total"] if self._manifest.weighted else b.rows for b in blocks]
         own = np.array([self.alpha.all[slice(*pair)].sum() for pair in pairwise(first)])
         more = self._mass - float(own.sum())
         free = np.array(rooms, np.float64) - own if more > 0.0 else own
         wanted = own + free * (more / float(free.sum()))
-        unit = max(self.problem.quantum, math.ulp(self._mass))
+        unit = max(self.models.quantum, math.ulp(self._mass))
         upto: Floats = np.floor(np.cumsum(wanted) / unit) * unit
         upto[-1] = self._mass
         return np.diff(upto, prepend=0.0)
@@ -99,7 +101,7 @@ class OneClassModel(WeightVectors):
 
     def _make_feasible(self, group: Group) -> None:
         """Give the alpha of each block the sum that it is to have."""
-        alpha, upper = self.lines(group).reshape(-1), self.problem.costs(group)
+        alpha, upper = self.lines(group).reshape(-1), self.models.costs(group)
         before = alpha.copy()
         for block, ends in zip(group.blocks, pairwise(group.starts.tolist()), strict=True):
             rows = slice(*ends)
@@ -109,22 +111,22 @@ class OneClassModel(WeightVectors):
 
     def _with_sum(self, alpha: Floats, upper: Floats, target: float) -> Floats:
         """Return alpha that sum to a target: scaled down, or filled up from the first row on."""
-        alpha = np.minimum(self.problem.rounded(alpha), upper)
+        alpha = np.minimum(self.models.rounded(alpha), upper)
         there = float(alpha.sum())
         if there > target:
-            alpha = self.problem.rounded(alpha * (target / there))
+            alpha = self.models.rounded(alpha * (target / there))
             there = float(alpha.sum())
         upto = np.cumsum(upper - alpha)
         full = int(np.searchsorted(upto, target - there, "right"))
         if full < len(alpha):
             left = target - there - (upto[full - 1] if full else 0.0)
-            alpha[full] += max(math.floor(left / self.problem.quantum) * self.problem.quantum, 0.0)
+            alpha[full] += max(math.floor(left / self.models.quantum) * self.models.quantum, 0.0)
         alpha[:full] = upper[:full]
         return alpha
 
     def _data(self, rows: RowView) -> Floats:
         """Return U_i."""
-        return self.problem.costs(rows)
+        return self.models.costs(rows)
 
     def _epoch(self, step: BlockStep, epoch: int, order: NDArray[np.int64]) -> None:
         """Work on all rows at a time; then on the working set, if the group holds all rows."""
@@ -180,12 +182,12 @@ class OneClassModel(WeightVectors):
             n = min(len(rising), len(falling))
             violating = f[rising[:n]] < f[falling[:n]]
             self.entries[why] += kernels.exchange(
-                rows.arrays, upper, self.problem.quantum,
+                rows.arrays, upper, self.models.quantum,
                 order[rising[:n][violating]], order[falling[:n][violating]], alpha, w, stats,
             )  # fmt: skip
         if why != PASS:
             after = alpha[order]
-            rho = _at(f, np.cumsum(bound), self.problem.nu * bound.sum())
+            rho = _at(f, np.cumsum(bound), self.models.nu * bound.sum())
             free = (after > 0.0) & (after < bound)
             stays = free | (after > 0.0) & (f > rho) | (after < bound) & (f < rho)
             stays[rising[:1]] = stays[falling[:1]] = True  # no pair of blocks is kept apart
@@ -215,7 +217,7 @@ class OneClassModel(WeightVectors):
         for k, rows, alpha in alternately(strata):
             f, upper, times = np.empty(len(rows)), self._data(rows), strata[k].n / strata[k].drawn
             kernels.decision_values(rows.arrays, np.arange(len(f)), self.W.reshape(-1), f)
-            length += times * self.problem.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
+            length += times * self.models.nu * float((upper * np.sqrt(rows.sq_norm)).sum())
             found.append((f, times * upper, times * self._alpha_of(rows, alpha)[:, 0]))
         f, upper, alpha = map(np.concatenate, zip(*found, strict=True))
         rho = quantile(f, upper, float(alpha.sum()))
@@ -250,7 +252,7 @@ class OneClassModel(WeightVectors):
         found = self._found.table
         f, upper = found[:, 0], found[:, 1] if weighted else None
         mass, off = self._mass, 0.0
-        if not (self.problem.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):
+        if not (self.models.nu == 1.0 and seen[kernels.MASS] == seen[kernels.TOTAL]):
             off = float(seen[kernels.MASS] - mass + seen[kernels.MASS_LOW])
         rho = quantile(f, upper, mass)
         sums, at = np.zeros(kernels.N_SUMS), 0
@@ -261,7 +263,7 @@ class OneClassModel(WeightVectors):
         square, distance = dot(again, again), squared_distance(w, again)
         drift = math.sqrt(distance / square) if square > 0.0 else 0.0
         squares = dot(w, w), square, distance
-        zero = len(proof.sizes) > 0 and is_zero(again, self.problem.nu * proof.sizes)
+        zero = len(proof.sizes) > 0 and is_zero(again, self.models.nu * proof.sizes)
         return [prove(squares, mass, off, rho, seen, sums, len(f), drift, zero)]
 
     def candidate(self, certificate: Certificate) -> Floats:
