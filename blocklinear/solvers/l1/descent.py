@@ -391,14 +391,11 @@ class Descent:
         return self._state[:, kernels.MOVED].copy()
 
     def _pull_of(self, step: Floats) -> Floats:
+        """Return what a step pulls at the weights."""
         v = np.empty(len(self.w))
-        self._sum_up(step, v)
-        return v
-
-    def _sum_up(self, step: Floats, v: Floats) -> None:
-        """Write what a step pulls at the weights."""
         self._columns.derivatives(self._chosen, step, self._state, v, np.empty(len(v)))
         self.work += int(self._lengths.sum())
+        return v
 
     def _products_of(self, h: Floats) -> Floats:
         """Return sum_i h_i x_ij x_ik; curvatures are lost."""
@@ -555,8 +552,8 @@ class Descent:
                 if worst <= small or self._cut_short():
                     break
             if kernels.move_alpha(*rows.loss, base, self._state, moved):
-                self._sum_up(base, self._v)
-            self._sum_up(moved, v)
+                self._v = self._pull_of(base)
+            v = self._pull_of(moved)
             top = self._top(v)
             left = self.value - self._dual(moved, top)
             if left < least:
