@@ -220,6 +220,7 @@ class OuterIteration:
     entries : int             nonzeros of the rows worked on, each as often as it was read: once for
                               all models that share a pass; 0 in Newton steps
     pass_entries : int        of these, in passes over the working set
+    parts : int               that this was done in, each by a call of a kernel
     certificates : int        passes at its end that tried to certify the gap, also one that ended
                               early as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1
@@ -248,6 +249,7 @@ class OuterIteration:
     rss_bytes: int
     entries: int = 0
     pass_entries: int = 0
+    parts: int = 0
     certificates: int = 0
     accuracy: float | None = None
     mean_squared_error: float | None = None

@@ -255,6 +255,7 @@ class BlockDescent(Solver):
             steps=sum(vectors.steps for vectors in self._trained),
             entries=int(entries.sum()),
             pass_entries=int(entries[PASS]),
+            parts=int(sum(vectors.parts[0] for vectors in self._trained)),
             gap=float(gaps.max()),
             middle_gap=middle(gaps),
             rise=rises(gain, dual),

@@ -83,6 +83,7 @@ class Estimate:
                               infinite where it is not known
     entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
                               set
+    parts : int               that this was done in, each by a call of a kernel
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
     new : bool                whether the weights have changed since the estimate before
@@ -98,6 +99,7 @@ class Estimate:
     rise: float
     entries: int = 0
     pass_entries: int = 0
+    parts: int = 0
     exact: bool = False
     final: bool = False
     new: bool = True

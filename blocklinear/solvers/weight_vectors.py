@@ -101,6 +101,7 @@ class WeightVectors(ABC):
     places : int64[width]     the columns of alpha of those still trained
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
+    parts : float64[1]        that this was done in, each by a call of a kernel
     terms : float64[n_problems, N_TERMS]        what rows contribute to the dual values
     goals : float64[n_problems]         what P - D may be at the end of the outer iteration, as rows
                               tell
@@ -143,7 +144,7 @@ class WeightVectors(ABC):
         self._points = np.zeros(2)  # points of the average so far; entries worked on since
         self.stats = np.zeros((3, n_problems, dual.N_STATS))
         self.terms, self.known = np.zeros((n_problems, dual.N_TERMS)), 1.0
-        self.entries = np.zeros(3)
+        self.entries, self.parts = np.zeros(3), np.zeros(1)
         self.first_violation = np.zeros(n_problems)
         self._remaining = np.full((2, n_problems), np.nan)  # P - D of both candidates, as sampled
         self._multiplier = nothing_seen(n_problems)  # of a free bias
@@ -162,8 +163,8 @@ class WeightVectors(ABC):
         return {
             "w": self.W, "alpha": self.alpha.all,
             "ranges": self._ranges.all, "points": self._points, "stats": self.stats,
-            "terms": self.terms, "entries": self.entries, "remaining": self._remaining,
-            "goals": self.goals, "reported": self._reported,
+            "terms": self.terms, "entries": self.entries, "parts": self.parts,
+            "remaining": self._remaining, "goals": self.goals, "reported": self._reported,
             "since": self._since, "first": self.first_violation,
         } | {
             name: array for name, array, saved in (
@@ -220,7 +221,7 @@ class WeightVectors(ABC):
             move, self._multiplier[:] = self._next_move()
             self.W[-1, : self.width] += move
         self.forget_average()
-        self.stats[:], self.entries[:] = no_stats(), 0.0
+        self.stats[:], self.entries[:], self.parts[:] = no_stats(), 0.0, 0.0
         self.forget_sample()
         self._reported[:] = self._since[:] = 0.0
 
@@ -396,6 +397,7 @@ class WeightVectors(ABC):
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""
         self.entries[why] += entries
+        self.parts += 1.0
         self._since[0] += n_rows * (why == FIRST)
         self._points[1] += entries
         if self.averages and self._points[1] >= WORK_A_POINT * len(self.W):

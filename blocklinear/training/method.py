@@ -59,7 +59,8 @@ def choose_method(
 def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodChosen:
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
-    passes = newton_work(solver, manifest) / nnz * (OF_SEVERAL if len(task) > 1 else 1)
+    passes = newton_work(newton_passes(solver), manifest) / nnz
+    passes *= OF_SEVERAL if len(task) > 1 else 1
     cost = float(task.asked.max())
     epochs = _condition(store, options, cost) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)

@@ -44,7 +44,7 @@ GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
 _PLANNED = "group", "working_set_entries", "newton", "hessian"
 _REACHED = "outer", "done", "decided"
-_ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries"
+_ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries", "parts"
 
 
 @dataclasses.dataclass
@@ -279,27 +279,31 @@ class Run(ABC):
         """Return the work of an outer iteration, in entries; of several models, that of one."""
         steps = report.steps / max(report.n_models, 1)
         work = costs.descent_work(self.options.solver, report.entries, steps, self._resident)
-        return work + self._overhead
+        return work + costs.PART * report.parts + self._overhead
 
     def newton_takes(self, report: OuterIteration) -> float:
         """Return what Newton's method takes, in outer iterations like the last one.
 
-        Infinite where it is not known: with too few rows in the Hessian; without room for it, but
-        for a smooth loss of many rows; or if proximal points reach the limit before they add it up.
+        Infinite where it is not known: without room for the Hessian, but for a smooth loss of many
+        rows which do not know too few; or if proximal points reach the limit before they add it up.
         One model takes the usual passes. Several models add the Hessian up in each, as the slowest
         counts; with a smooth loss, where products are often enough, they are taken to need less
-        than `FORESIGHT` outer iterations.
+        than `FORESIGHT` outer iterations. Where the Hessian has too few rows, steps end at the
+        margin of one more, and there are as many as rows.
         """
         solver, left = self.options.solver, self.options.most_outer - report.outer
         smooth, hessian = SOLVERS[solver].smooth, self.memory.hessian
         known = hessian or (smooth and costs.has_many_rows(self.manifest))
         early = smooth or costs.enough_products(self.manifest, True) <= left
-        if not (self.may_switch and known and early) or self._knows_too_few(report):
+        few, several = self._knows_too_few(report), bool(self.solver.task.grid)
+        if not (self.may_switch and known and early) or (few and not hessian):
             return math.inf
-        passes, several = costs.newton_passes(solver, hessian), bool(self.solver.task.grid)
-        work = costs.newton_work(solver, self.manifest) if several else passes * self.manifest.nnz
+        passes = self.manifest.n_rows if few else costs.newton_passes(solver, hessian)
+        work = float(passes * self.manifest.nnz)
+        if several or few:
+            work = costs.newton_work(passes, self.manifest)
         found = (work + passes * self._overhead) / self.took(report)
-        return min(found, FORESIGHT - 1) if several and smooth else found
+        return min(found, FORESIGHT - 1) if several and smooth and not few else found
 
     def _knows_too_few(self, report: OuterIteration) -> bool:
         """Return whether the Hessian may have too few rows for steps to be long.

@@ -13,7 +13,8 @@ DATA = Path(__file__).parents[1] / "data"
 LOG_NAMES = [
     "event", "outer", "seconds", "load_s", "wait_s", "solve_s", "bytes_read", "dual", "primal",
     "gap", "certified", "violation", "n_sv", "n_models", "steps", "rss_bytes", "entries",
-    "pass_entries", "certificates", "certify_s", "score_s", "save_s", "peak_bytes", "gap_goal",
+    "pass_entries", "parts", "certificates", "certify_s", "score_s", "save_s", "peak_bytes",
+    "gap_goal",
 ]  # fmt: skip
 
 

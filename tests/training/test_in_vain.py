@@ -13,7 +13,14 @@ from blocklinear.solvers.weight_vectors import WeightVectors
 from blocklinear.store.prefetch import GroupLoader
 from blocklinear.training import train
 from blocklinear.training.stopping import Stopping
-from training.small import Heard, Problem, outcome, random_problem, split_problem
+from training.small import (
+    Heard,
+    Problem,
+    descent_alone,
+    outcome,
+    random_problem,
+    split_problem,
+)
 
 N_BLOCKS = 6
 
@@ -108,6 +115,7 @@ def test_what_a_certificate_sees_of_blocks(tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_knows_which_blocks_come_first(tmp_path, monkeypatch):
+    descent_alone(monkeypatch)
     rng = np.random.default_rng(8)
     X = rng.normal(size=(600, 20)).round(2) * (rng.random((600, 20)) < 0.3)
     labels = np.where(X @ rng.normal(size=20) + 2.0 * rng.normal(size=600) > 0.0, 1.0, -1.0)

@@ -163,8 +163,8 @@ def test_products_do_without_a_hessian_where_many_rows_stay_in_memory(
     """As conjugate gradients do on 330,000 flights, in a fortieth of the time at C = 100."""
     plan = method.plan_that_fits
 
-    def without(*which):
-        return replace(plan(*which), hessian=False, **changes)
+    def without(*which, **more):
+        return replace(plan(*which, **more), hessian=False, **changes)
 
     monkeypatch.setattr(method, "plan_that_fits", without)
     problem = dense(solver, cost, features)

@@ -28,6 +28,7 @@ from training.small import (
     Heard,
     Problem,
     as_text,
+    descent_alone,
     long_problem,
     newton_after,
     outcome,
@@ -610,8 +611,9 @@ def test_a_damaged_checkpoint_does_not_stop_a_new_run(store, stopped):
     train(store, replace(stopped, max_outer=2))
 
 
-def test_an_outer_iteration_whose_end_was_decided_is_not_decided_again(tmp_path):
+def test_an_outer_iteration_whose_end_was_decided_is_not_decided_again(tmp_path, monkeypatch):
     """After models had left, or a certificate was in vain, a resumed run went another way."""
+    descent_alone(monkeypatch)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 30)).round(2) * (rng.random((600, 30)) < 0.5)
     X[:, 0] *= 8

@@ -100,6 +100,7 @@ def test_a_removed_block_is_only_read_where_memory_was_planned_for_it(
     tmp_path, monkeypatch, pinned
 ):
     """It is three times as large as all others; out of 119 MiB one such took 134."""
+    descent_alone(monkeypatch)
     store = split_text(tmp_path, rows(1, 80), 8)
     more(store, rows(2, 30), "large", 1)
     train(store, how(group=1))
@@ -402,6 +403,7 @@ def test_blocks_with_new_rows_are_noted_for_the_first_outer_iteration(tmp_path):
 
 def test_the_first_outer_iterations_after_a_warm_start_have_one_order(tmp_path, monkeypatch):
     """What had its turn first, as new rows have, knows the least of the others."""
+    descent_alone(monkeypatch)
     orders, stream = [], GroupLoader.stream
 
     def noting(self, groups, following=None):

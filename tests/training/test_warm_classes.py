@@ -92,7 +92,8 @@ def test_so_many_classes_that_columns_of_zeros_follow(tmp_path, method, group):
 
 
 @pytest.mark.parametrize("solver", [1, 3])
-def test_from_two_classes_to_three_and_back(tmp_path, solver):
+def test_from_two_classes_to_three_and_back(tmp_path, monkeypatch, solver):
+    descent_alone(monkeypatch)
     store = split_text(tmp_path, rows(1), 4)
     options = how(solver, gap=1e-5)
     train(store, options)
