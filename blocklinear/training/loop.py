@@ -377,6 +377,13 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
                 "predictions mean nothing; do not centre the features, or lower nu"
             )
         )
+    elif certificate.rho is not None and not chosen.any():
+        run.listener(
+            Warned(
+                "all weights are 0 so far, and predictions mean nothing: that is the optimum where "
+                "features are centred, and else they are far apart in scale"
+            )
+        )
     return Outcome(
         weights=chosen.reshape(len(chosen), -1),
         certificates=run.solver.proven() or [certificate],

@@ -346,6 +346,17 @@ def test_a_feature_of_large_values_hides_no_other_one(tmp_path, size):
     assert not any("w = 0" in warned.message for warned in heard.of(Warned))
 
 
+def test_a_model_of_no_weights_that_may_not_be_the_optimum_is_warned_of(tmp_path):
+    """As of tables whose columns, from 0.1 to 1,000 in size, were centred and not scaled."""
+    rng, heard = np.random.default_rng(0), Heard()
+    X = rng.normal(size=(120, 6)) * 10.0 ** np.arange(-2, 4)
+    model = train(store_of(tmp_path, X - X.mean(axis=0)), how(nu=0.1, max_outer=5), heard)
+    assert model.metadata["stopped"] == "5 outer iterations"
+    assert (model.weights == 0.0).all()
+    last = heard.of(Warned)[-1]
+    assert last.message.startswith("all weights are 0 so far")
+
+
 @pytest.mark.parametrize("gap", [1e-6, None])
 def test_where_the_optimum_is_zero_training_ends_and_says_so(tmp_path, gap):
     X = rows(away=0.0) * np.array([1.0, 10.0] * 10)
