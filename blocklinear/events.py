@@ -220,7 +220,8 @@ class OuterIteration:
     entries : int             nonzeros of the rows worked on, each as often as it was read: once for
                               all models that share a pass; 0 in Newton steps
     pass_entries : int        of these, in passes over the working set
-    parts : int               that this was done in, each by a call of a kernel
+    parts : int               calls of kernels that this took in coordinate descent; 0 where they
+                              are not counted: of a one-class SVM, by Pegasos, on a cluster
     certificates : int        passes at its end that tried to certify the gap, also one that ended
                               early as the gap was seen to be too large
     accuracy : float or None  on held-out rows, from 0 to 1

@@ -83,7 +83,7 @@ class Estimate:
                               infinite where it is not known
     entries, pass_entries : int         nonzeros worked on, and of these in passes over the working
                               set
-    parts : int               that this was done in, each by a call of a kernel
+    parts : int               calls of kernels that this took; 0 where they are not counted
     exact : bool              whether `primal`, `dual` and `gap` are those of a certificate
     final : bool              whether the solver can do no more
     new : bool                whether the weights have changed since the estimate before

@@ -101,7 +101,7 @@ class WeightVectors(ABC):
     places : int64[width]     the columns of alpha of those still trained
     stats : float64[3, n_problems, N_STATS]     statistics of steps, by why rows were worked on
     entries : float64[3]      worked on, likewise
-    parts : float64[1]        that this was done in, each by a call of a kernel
+    parts : float64[1]        calls of kernels that this took
     terms : float64[n_problems, N_TERMS]        what rows contribute to the dual values
     goals : float64[n_problems]         what P - D may be at the end of the outer iteration, as rows
                               tell

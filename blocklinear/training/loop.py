@@ -380,8 +380,8 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
     elif certificate.rho is not None and not chosen.any():
         run.listener(
             Warned(
-                "all weights are 0 so far, and predictions mean nothing: that is the optimum where "
-                "features are centred, and else they are far apart in scale"
+                "all weights are 0 so far, and predictions mean nothing: features may be centred, "
+                "which makes that the optimum, or far apart in scale"
             )
         )
     return Outcome(
