@@ -275,6 +275,15 @@ def test_command_predict(rows, model_path, tmp_path, capsys):
     assert (tmp_path / "out").read_text() == "1\n-1\n-1\n1\n"
 
 
+@pytest.mark.parametrize("format", ["native", "liblinear"])
+def test_a_budget_that_is_no_size_is_not_a_damaged_model(model, rows, tmp_path, capsys, format):
+    model.save(tmp_path / "m", format=format)
+    with pytest.raises(SystemExit) as left:
+        command("predict", rows, tmp_path / "m", tmp_path / "out", "--memory", "5x")
+    assert left.value.code == 2
+    assert "argument --memory: size '5x' is not a number of bytes" in capsys.readouterr().err
+
+
 def test_command_predict_quiet_and_json(rows, model_path, tmp_path, capsys):
     assert command("predict", "-q", rows, model_path, tmp_path / "out", "--memory", "1G") == 0
     assert capsys.readouterr() == ("", "")

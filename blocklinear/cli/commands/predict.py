@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.cli.common_options import add_positive, fields_given, given, positive_of
+from blocklinear.cli.common_options import add_positive, fields_given, given, positive_of, size
 from blocklinear.cli.console import Console
 from blocklinear.cli.table_options import column_names, refuse_text_options
 from blocklinear.cli.text_options import add_reading, add_row_options
@@ -72,7 +72,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--threads", type=int, metavar="T", help="threads that read text")
     parser.add_argument(
-        "--memory", metavar="SIZE", help="memory budget of the whole process, as 512M or 4G"
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="memory budget of the whole process, as 512M or 4G",
     )
     add_reading(parser)
     parser.set_defaults(run=run)
@@ -120,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _room(args: argparse.Namespace, found: "WeightsToRead") -> dict[str, int]:
     """Return what --memory leaves for process and text, or tables; or it is refused."""
-    from blocklinear.memory import parse_size
     from blocklinear.model.predict import text_memory
 
     if args.memory is None:
@@ -130,8 +132,7 @@ def _room(args: argparse.Namespace, found: "WeightsToRead") -> dict[str, int]:
         from blocklinear.tables.arrow import ARROW_BYTES
 
         least = 2 * ARROW_BYTES, "tables"
-    memory = parse_size(args.memory)
-    return {"memory_bytes": text_memory(found.n_bytes, found.n_columns, memory, *least)}
+    return {"memory_bytes": text_memory(found.n_bytes, found.n_columns, args.memory, *least)}
 
 
 def _predict_table(
