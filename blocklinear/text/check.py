@@ -93,8 +93,9 @@ class CheckReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON holds it."""
-        labels = self.labels
-        table = labels and [{"label": name, "rows": n} for name, n in labels.items()]
+        table = None
+        if self.labels is not None:
+            table = [{"label": name, "rows": n} for name, n in self.labels.items()]
         mean = self.entries / self.rows if self.rows else None
         return {**vars(self), "labels": table, "mean_row_entries": mean}
 

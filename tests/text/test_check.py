@@ -93,6 +93,7 @@ def test_no_rows_is_a_problem(checked, text):
     report = checked(text)
     assert report.problems == ["no rows: nothing but blank lines or comments"]
     assert report.as_dict()["mean_row_entries"] is report.min_index is report.min_value is None
+    assert report.as_dict()["labels"] == []
 
 
 def test_many_labels(checked):
