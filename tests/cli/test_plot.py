@@ -87,6 +87,11 @@ def test_following_several_logs_takes_a_figure(refused, logs):
     assert "--follow and one log" in refused(2, "plot", "--follow", *logs)
 
 
+@pytest.mark.parametrize("option", [["--quantity", "primal"], ["--against", "bytes"]], ids=str)
+def test_what_is_drawn_takes_a_figure(refused, logs, option):
+    assert "--follow and one log alone" in refused(2, "plot", "--follow", logs[0], *option)
+
+
 @needs_matplotlib
 def test_the_costs_of_a_grid(cli, store, tmp_path):
     log, figure = tmp_path / "log", tmp_path / "figure.svg"

@@ -59,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.report.plots import NothingToShow, draw, figure_output, plot_logs
 
     if args.output is None:
-        if not args.follow or len(args.logs) > 1:
+        drawn = args.quantity != "gap" or args.against != ["seconds"]  # no table has these
+        if not args.follow or len(args.logs) > 1 or drawn:
             raise UsageError(
                 "no figure is named",
-                "give -o/--output FIGURE, or --follow and one log to print a table",
+                "give -o/--output FIGURE, or --follow and one log alone to print a table",
             )
         follow(args.logs, TableOfLog(lambda line: print(line, flush=True)))
         return 0
