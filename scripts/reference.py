@@ -58,6 +58,7 @@ STORE/  manifest.json      what the store holds; replacing it is the one commit 
         blocks/b<k>.blk    rows; never changed, numbers are never used again
         features/f<k>.map  the index in the input of each feature number
         features/n<k>.zst  names of features, if they have any
+        recipe.json        how tables become its rows, if they do
         columns/           its entries by feature: a cache, which may be deleted at any time
         skipped.txt        lines or rows that --on-error skip left out
         runs/<name>/       a training run: checkpoint.json, alpha, w and averages
@@ -91,18 +92,13 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield _sentence(parser.description or "")
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if not isinstance(a, argparse._HelpAction)]
-        if group.description:
-            yield from _description(group.title or "", group.description)
-        if not actions:
+        if not actions and not group.description:
             continue
         title = {"positional arguments": "Arguments"}.get(group.title or "", group.title or "")
-        yield from (
-            "",
-            f"**{title[0].upper() + title[1:]}**",
-            "",
-            f"| {_HEADS.get(title, 'option')} | meaning |",
-            "|---|---|",
-        )
+        yield from ("", f"**{title[0].upper() + title[1:]}**")
+        yield from _description(group.description or "")
+        if actions:
+            yield from ("", f"| {_HEADS.get(title, 'option')} | meaning |", "|---|---|")
         for action in actions:
             yield f"| {_names(action)} | {_sentence(_expanded(action))} |"
     yield ""
@@ -110,10 +106,9 @@ def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"**Exit status:** {_sentence(epilog)}."
 
 
-def _description(title: str, text: str) -> Iterator[str]:
+def _description(text: str) -> Iterator[str]:
     """Yield a part of a help text that is no option: paragraphs, and tables as they are."""
-    yield from ("", f"**{title[0].upper() + title[1:]}**")
-    for paragraph in text.split("\n\n"):
+    for paragraph in filter(None, text.split("\n\n")):
         table = "\n" in paragraph
         yield from ("", *(["```text", paragraph, "```"] if table else [paragraph]))
 

@@ -9,6 +9,8 @@ import pytest
 
 from blocklinear import errors, events
 from blocklinear.report.records import NAMES as LINES
+from blocklinear.store import manifest
+from blocklinear.store.files import LOCK_NAME
 
 from .pages import NAMES, ROOT, read
 
@@ -32,6 +34,18 @@ def reference():
 def test_reference_pages_are_those_of_the_code(name):
     current = (ROOT / "docs" / "reference" / name).read_text() == reference().PAGES[name]()
     assert current, "run python scripts/reference.py"
+
+
+def test_each_part_of_a_command_has_one_heading():
+    for command in read("docs/reference/cli.md").split("\n## ")[1:]:
+        headings = re.findall(r"^\*\*(.+)\*\*$", command, re.MULTILINE)
+        assert sorted(headings) == sorted(set(headings)), command.partition("\n")[0]
+
+
+@pytest.mark.parametrize("name", [manifest.NAME, manifest.RECIPE_NAME, LOCK_NAME])
+def test_the_files_of_a_store_are_listed(name):
+    store = read("docs/reference/file-formats.md").partition("## The manifest")[0]
+    assert re.search(rf" {re.escape(name)} ", store)
 
 
 def test_readme_is_short():
