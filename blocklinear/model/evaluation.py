@@ -462,6 +462,8 @@ def evaluate_rows(model: Any, X: Any, y: npt.ArrayLike, positive: Any = None) ->
         raise InputError(
             f"y has shape {given.shape} for {counted(len(decisions), 'row')}", "give a label each"
         )
+    if not len(given):
+        raise InputError("X has no rows", "give some whose labels are known")
     found.add(_codes(model, given), decisions)
     return found
 

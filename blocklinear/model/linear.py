@@ -300,7 +300,7 @@ class LinearModel(ModelParameters):
         Raises
         ------
         InputError
-            As `decision_function` does, or if `y` does not fit `X`.
+            As `decision_function` does, or if `y` does not fit `X`, or there are no rows.
         UsageError
             If `positive` is not one of two classes.
         """

@@ -164,6 +164,8 @@ def test_what_cannot_be():
     model = model_of((1.0, -1.0))
     with pytest.raises(InputError, match=r"y has shape \(2,\) for 1 row"):
         model.evaluate([[1.0]], [1, 1])
+    with pytest.raises(InputError, match="X has no rows"):
+        model.evaluate(np.empty((0, 3)), [])
     with pytest.raises(InputError, match="y is not of numbers"):
         model.evaluate([[1.0]], ["a"])
     for label, shown in ((np.nan, "nan"), (None, "None"), (np.inf, "inf")):
