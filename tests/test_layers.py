@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "planning": BASE
     | {"inputs", "text", "ingest", "store", "solvers", "objectives", "training", "kernels"},
     # people
-    "report": BASE | {"figures", "model", "outputs"},
+    "report": BASE | {"figures", "inputs", "model", "outputs"},
     "api": BASE
     | {
         "keywords",

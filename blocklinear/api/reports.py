@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from blocklinear.api.prediction import evaluate, model_of
-from blocklinear.arguments import Path, described
+from blocklinear.arguments import Path, described, path_list
 from blocklinear.errors import UsageError, WrongTypeError
 from blocklinear.events import Listener
 from blocklinear.model.evaluation import Evaluation
@@ -70,19 +69,14 @@ def write_report(
             f"run is {described(history)}, but must be a RunHistory or the path of a log",
             "give what read_log returns, or the file of train --log",
         )
-    evaluation, place = test if isinstance(test, Evaluation) else None, ""
-    if test is not None and evaluation is None:
+    evaluation, paths = test if isinstance(test, Evaluation) else None, list[Path]()
+    if test is not None and not isinstance(test, Evaluation):
         if found is None:
             raise UsageError("test rows are compared with a model", "give the model")
         evaluation = evaluate(test, found, listener=listener)
-        place = ", ".join(_names(test))
+        paths = path_list(test)
     if title is None:
         title = f"Run {history.name}" if history is not None else "Model"
         if isinstance(model, str | os.PathLike) and history is None:
             title = os.path.basename(os.fspath(model))
-    write_page(Subject(title, history, found, names, evaluation, place), output)
-
-
-def _names(paths: Any) -> list[str]:
-    some = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return [os.path.basename(os.fspath(path)) for path in some]
+    write_page(Subject(title, history, found, names, evaluation, paths), output)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from blocklinear import __version__
+from blocklinear.arguments import Path
 from blocklinear.classes import label_text
 from blocklinear.errors import UsageError
 from blocklinear.figures.costs import METRIC_NAMES
+from blocklinear.inputs.urls import shown_name
 from blocklinear.markup import escaped, facts_table, table
 from blocklinear.model.confusion import CLASS_HEADER
 from blocklinear.model.evaluation import Evaluation
@@ -42,7 +44,7 @@ class Subject:
     model: LinearModel | None = None
     names: Names | None = None  # of the features, if not those of the model
     evaluation: Evaluation | None = None  # of the model on rows that it was not trained on
-    test: str = ""  # where these rows are from
+    test: Sequence[Path] = ()  # where these rows are from: files, or URLs
 
 
 def write_page(subject: Subject, output: str | os.PathLike[str] | Output) -> str:
@@ -312,7 +314,7 @@ def _spread(mean: object, spread: object) -> str:
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
-def _evaluation(found: Evaluation, test: str, pictures: Pictures) -> str:
+def _evaluation(found: Evaluation, test: Sequence[Path], pictures: Pictures) -> str:
     lines = {"rows": facts.number_text(found.rows)}
     if found.unlabelled:
         lines["rows without a target"] = facts.number_text(found.unlabelled)
@@ -333,7 +335,8 @@ def _evaluation(found: Evaluation, test: str, pictures: Pictures) -> str:
             if found.is_logistic:
                 lines["calibration error"] = _finite(found.calibration().error)
         parts.append(_classes_of(found))
-    title = f"On the rows of {facts.shortened(test)}" if test else "On test rows"
+    names = ", ".join(os.path.basename(shown_name(path)) for path in test)
+    title = f"On the rows of {facts.shortened(names)}" if names else "On test rows"
     return _section(
         title,
         _columns(facts_table("", lines), *parts),

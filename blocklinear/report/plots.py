@@ -81,10 +81,12 @@ def figure_output(
     if not logs:
         raise UsageError("there is no log to plot", "name at least one")
     _check_names(quantity, axes)
-    name = output.name if isinstance(output, Output) else os.fspath(output)
-    if Path(name).suffix.lower() not in canvas.METADATA:
-        raise UsageError(f"{name}: is neither .png, .svg nor .pdf", "give the figure such a name")
-    return Output.of(output, logs)
+    place = Output.of(output, logs)
+    if Path(place.name).suffix.lower() not in canvas.METADATA:
+        raise UsageError(
+            f"{place.name}: is neither .png, .svg nor .pdf", "give the figure such a name"
+        )
+    return place
 
 
 def _check_names(quantity: str, axes: Sequence[str]) -> None:

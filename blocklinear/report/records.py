@@ -22,6 +22,7 @@ from blocklinear.events import (
     WarmStarted,
     Warned,
 )
+from blocklinear.inputs.urls import shown_name
 
 SCORES = ("accuracy", "mean_squared_error")
 NAMES: dict[type, str] = {
@@ -252,7 +253,10 @@ def read_events(path: str | os.PathLike[str]) -> RunRecords:
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yield the lines of a file; those of what is no log, which may be of any length, in parts."""
-    with storage_errors(path, "read"), open(path, encoding="utf-8", errors="replace") as stream:
+    with (
+        storage_errors(shown_name(path), "read"),
+        open(path, encoding="utf-8", errors="replace") as stream,
+    ):
         while line := stream.readline(_LONGEST_LINE):
             yield line
 

@@ -407,6 +407,13 @@ def test_tmpdir_is_named_where_the_store_cannot_be_written(cli, monkeypatch, tex
     assert ("TMPDIR" in done.err) == named, done.err
 
 
+@pytest.mark.parametrize("line", [("train", "-q"), ("predict",)], ids=str)
+def test_a_url_is_no_file_and_is_shown_without_its_signature(cli, line):
+    done = cli("liblinear", *line, "https://h/rows?signature=secret", *["m", "o"][: 3 - len(line)])
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("can't open input file https://h/rows\n")
+
+
 def test_the_letter_decides():
     assert read_train(["-cost", "4", "f"]).cost == 4.0
     assert read_train(["-w-1", "0.5", "f"]).class_weights == ((-1.0, 0.5),)

@@ -302,6 +302,7 @@ def test_results_and_models_have_no_urls(refused, rows, model, store, tmp_path):
         ("predict", rows, model, url),
         ("convert", model, url, "--to", "json"),
         ("report", model, "-o", url),
+        ("plot", rows, "-o", url),
     ):
         assert "s3://bucket/file: results are written to this machine" in refused(2, *line)
     for line in (

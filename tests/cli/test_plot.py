@@ -46,6 +46,8 @@ def test_without_matplotlib(refused, logs, tmp_path, monkeypatch):
 def test_what_cannot_be_drawn(refused, rows, logs, tmp_path):
     assert "is not a line of a run log" in refused(3, "plot", rows, "-o", tmp_path / "f.png")
     assert "read failed" in refused(6, "plot", tmp_path / "none", "-o", tmp_path / "f.png")
+    url = "https://host/log?signature=secret"
+    assert "https://host/log: read failed" in refused(6, "plot", url, "-o", tmp_path / "f.png")
     assert "neither .png, .svg nor .pdf" in refused(2, "plot", logs[0], "-o", tmp_path / "f.gif")
 
 

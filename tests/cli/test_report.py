@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import pytest
+import servers
 from report.pages import Page
 
 from blocklinear.model.linear import LinearModel
@@ -33,6 +34,15 @@ def report(cli, tmp_path):
         return Page((tmp_path / "page.html").read_text())
 
     return make
+
+
+def test_a_page_has_no_signature_of_a_url(report, run, rows):
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    with servers.http_files({"/rows.svm": rows.read_bytes()}) as server:
+        page = report(run.with_name("model"), "--test", f"{server.url}/rows.svm?signature=a/secret")
+    assert "rows.svm" in page.text
+    assert "secret" not in page.text
 
 
 @needs_matplotlib

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from blocklinear.outputs import Output
     from blocklinear.report.page import Subject, write_page
 
-    inputs = [*args.subjects, *([args.test] if args.test else [])]
+    test = [args.test] if args.test else []
+    inputs = [*args.subjects, *test]
     Output(args.output, inputs)  # refused before anything is read
     history, model = _read_log_and_model(args.subjects)
     models = [] if history is None else _models_of(history)
@@ -77,7 +78,6 @@ def run(args: argparse.Namespace) -> int:
     elif args.positive is not None:
         raise UsageError("--positive is used with --test", "leave it out")
     title = args.title or os.path.basename(args.subjects[0]).removesuffix(".jsonl")
-    test = os.path.basename(args.test or "")
     subject = Subject(title, history, model, evaluation=evaluation, test=test)
     missing = write_page(subject, output)
     if missing:

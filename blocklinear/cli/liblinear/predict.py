@@ -7,6 +7,7 @@ from typing import Any
 
 from blocklinear.cli.liblinear.arguments import PredictArguments
 from blocklinear.errors import BlocklinearError, StorageError, UsageError, shown
+from blocklinear.inputs.urls import shown_name
 
 
 def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
@@ -25,7 +26,7 @@ def predict(arguments: PredictArguments, given: dict[str, Any]) -> None:
     from blocklinear.text import TextOptions
 
     if not os.path.exists(arguments.text):
-        raise StorageError(f"can't open input file {arguments.text}", "check its name")
+        raise StorageError(f"can't open input file {shown_name(arguments.text)}", "check its name")
     try:
         output = Output(Path(arguments.output), [arguments.text, arguments.model])
     except BlocklinearError as error:

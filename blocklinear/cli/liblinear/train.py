@@ -12,6 +12,7 @@ from blocklinear.cli.ahead import load_for_splitting, load_for_training
 from blocklinear.cli.liblinear.arguments import TrainArguments
 from blocklinear.errors import BlocklinearError, MismatchError, StorageError, UsageError, shown
 from blocklinear.events import Event, OneLabel, OuterIteration, Warned
+from blocklinear.inputs.urls import shown_name
 from blocklinear.numerals import format_number
 from blocklinear.solver_types import ONE_CLASS, SOLVER_TYPES
 
@@ -67,7 +68,7 @@ def train(arguments: TrainArguments, given: dict[str, Any], keep_store: bool) ->
     keep_store : bool         make the store next to the text and keep it, or use the one there
     """
     if not os.path.exists(arguments.text):
-        raise StorageError(f"can't open input file {arguments.text}", "check its name")
+        raise StorageError(f"can't open input file {shown_name(arguments.text)}", "check its name")
     output = None if arguments.folds else _checked_output(arguments)
     progress = _Progress(arguments.quiet or arguments.searches)
     with _store(arguments, given, keep_store, progress) as store:
