@@ -76,6 +76,7 @@ def test_remove(cli, refused, store, more):
     assert "4 removed blocks are still on disk" in cli("info", store).out
     assert "there are b2" in refused(2, "remove", store, "--batch", "b1")
     assert "--list" in refused(2, "remove", store, "--block", 0)
+    assert "used with --list" in refused(2, "remove", store, "--batch", "b2", "--json")
     refused(3, "remove", store, "--batch", "b2")
     refused(2, "remove", store)
     done = cli("gc", store)

@@ -45,10 +45,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from blocklinear.errors import UsageError
     from blocklinear.memory import format_size
     from blocklinear.store.changes import remove
     from blocklinear.store.store import BlockStore
 
+    if args.json and not args.list:
+        raise UsageError("--json is used with --list", "leave it out")
     if args.list:
         _print_batches(BlockStore.open(args.store), args.json)
         return 0
