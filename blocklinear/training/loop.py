@@ -374,7 +374,7 @@ def _finish(run: Run, certificate: Certificate, ending: Ending | None) -> Outcom
         run.listener(
             Warned(
                 "no plane separates 0 from enough of the rows: the optimum is w = 0, and "
-                "predictions mean nothing; do not centre the features, or lower nu"
+                "predictions mean nothing; do not centre the features, or raise nu"
             )
         )
     elif certificate.rho is not None and not chosen.any():

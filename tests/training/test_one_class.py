@@ -166,6 +166,19 @@ def test_where_no_plane_separates_w_is_zero_and_it_is_said(tmp_path):
     assert not heard.of(Warned)
 
 
+def test_a_larger_nu_separates_rows_from_0_that_a_smaller_one_does_not(tmp_path):
+    X = np.random.default_rng(0).normal((1.0, 0.5, 0.0), size=(200, 3))
+    store = store_of(tmp_path, X)
+    heard = Heard()
+    for nu in (0.05, 0.3):
+        assert not train(store, how(nu=nu), heard).weights.any()
+        (warned,) = heard.of(Warned)
+        assert warned.message.endswith("do not centre the features, or raise nu")
+        heard.clear()
+    assert train(store, how(nu=0.5), heard).weights.any()
+    assert not heard.of(Warned)
+
+
 def test_where_w_is_zero_no_more_iterations_are_advised(tmp_path):
     centred = np.random.default_rng(0).normal(size=(200, 8))
     centred[:, 3] = 2 * centred[:, 0] - centred[:, 1]
