@@ -500,9 +500,11 @@ class _Csv(TableFile):
                 raise WrongValue(f"{place}: {what}", "correct it", name) from error
             fix = error.fix
             if column is None:
+                separators = "tabs" if self._delimiter == "\t" else "commas"
                 fix = (
-                    "write text with commas or ends of lines in double quotes: a carriage return "
-                    "ends one, too, and pandas quotes it with quoting=csv.QUOTE_NONNUMERIC"
+                    f"separate columns by {separators}, and write text with {separators} or ends "
+                    "of lines in double quotes: a carriage return ends one, too, and pandas quotes "
+                    "it with quoting=csv.QUOTE_NONNUMERIC"
                 )
             raise InputError(f"{self.path}, line {line}: {what}", fix) from error
 

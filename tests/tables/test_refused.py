@@ -229,6 +229,22 @@ def test_lines_of_csv_are_those_of_the_file(tmp_path, text, message):
         split_tables([str(tmp_path / "t.csv")], tmp_path / "new", options)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "separators"),
+    [
+        ("t.csv", "city;price;y\nBern;1,5;0\n", "commas"),
+        ("t.tsv", "city\tprice\ty\nBern\t1\t0\nBasel, north\t\t2\t1\n", "tabs"),
+    ],
+)
+def test_advice_on_rows_of_other_lengths_names_what_separates_columns(
+    tmp_path, name, text, separators
+):
+    (tmp_path / name).write_text(text)
+    advice = f"separate columns by {separators}, and write text with {separators} or"
+    with pytest.raises(InputError, match=rf"Expected \d columns, got \d(.|\n)*{advice}"):
+        split_tables([str(tmp_path / name)], tmp_path / "new", TableOptions("y"))
+
+
 def test_a_carriage_return_without_quotes_ends_a_line_of_csv(tmp_path):
     """As `to_csv` of pandas writes text with one."""
     (tmp_path / "t.csv").write_bytes(b"y,t,x\n1,a,2\n0,b\rc,3\n")
