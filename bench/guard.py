@@ -121,6 +121,9 @@ class Counter:
 
 def entries(given: Mapping[str, Any]) -> int:
     """Return the entries of the rows that a kernel is given, each as often as it is."""
+    if "packed" in given:
+        which, _, _, words = given["packed"]
+        return int((words.view(np.int64)[which + 2] >> 8).sum())
     if "rows" in given:
         starts, stops, *_ = given["rows"]
         lengths = stops - starts
@@ -139,7 +142,8 @@ def counted(kernel: Callable[..., Any], counter: Counter) -> Callable[..., Any]:
     if not names & {"rows", "indptr"} or "words" in names:
         return kernel  # words are packed rows, which are counted where they are worked on
     certifies = "certify" in function.__name__
-    what = "certified" if certifies else "solved" if names & {"order", "rising"} else "other"
+    solves = names & {"order", "rising", "packed"}
+    what = "certified" if certifies else "solved" if solves else "other"
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:

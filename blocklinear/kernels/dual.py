@@ -16,6 +16,7 @@ result does not depend on which thread works on which models.
 import numpy as np
 
 from blocklinear.kernels import losses
+from blocklinear.kernels.blocks.packed_rows import unpack_rows
 from blocklinear.kernels.fetch import FAR, fetch_entries, fetch_item, fetch_items, fetch_weights
 from blocklinear.kernels.jit import kernel
 from blocklinear.kernels.registers import LANES, WIDE
@@ -111,6 +112,30 @@ def dcd_epoch(
         if out_of_core:
             moved = (new - old) * (new - old) * sq_norm[i]
             priority[i] = moved if free else -pressure * (stops[i] - starts[i])
+
+
+@kernel(error_model="numpy")
+def dcd_packed(packed, rows, data, loss, bias, alpha, w, stats):
+    """Unpack rows, some at a time, and work on each once, in this order, as `dcd_epoch` does.
+
+    With two kernels in turn, text in little memory took 1.04 to 1.06 times as long to solve.
+
+    Parameters
+    ----------
+    packed : tuple            which rows: the first four arguments of `packed_rows.unpack_rows`
+    rows : tuple              written by `unpack_rows`, but for x_i' x_i
+    """
+    (which, most, planes, words), (starts, stops, indices, values, _) = packed, rows
+    order, done = np.arange(which.shape[0]), 0
+    while done < which.shape[0]:
+        n = unpack_rows(
+            which[done:], most, planes, words, starts[done:], stops[done:], indices, values
+        )
+        dcd_epoch(
+            rows, data, order[done : done + n], loss, bias, alpha, w, stats, PERMUTE,
+            np.empty(0, np.float32), np.empty(0), np.empty(0, np.uint16), np.empty(0),
+        )  # fmt: skip
+        done += n
 
 
 @inline

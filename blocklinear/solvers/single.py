@@ -19,6 +19,7 @@ from blocklinear.solvers.weight_vectors import (
     BlockStep,
     WeightVectors,
 )
+from blocklinear.solvers.working_set import Packed
 from blocklinear.store.groups import RowView
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.row_arrays import RowArray
@@ -109,6 +110,12 @@ class SingleModel(WeightVectors):
         add_stats(seen, self.stats[why, 0])
         if why != PASS:
             add_stats(seen, self._seen)
+
+    def _pass_unpacking(self, step: BlockStep, packed: Packed, number: int) -> None:
+        dual.dcd_packed(
+            packed, step.rows.arrays, step.data, self.models.loss, self.bias,
+            step.alpha.reshape(-1), self.W.reshape(-1), self.stats[PASS, 0],
+        )  # fmt: skip
 
     def _terms_of(self, data: tuple[Floats, Floats], alpha: Floats) -> Floats:
         terms = np.zeros_like(self.terms)

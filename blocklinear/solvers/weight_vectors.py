@@ -31,6 +31,7 @@ from blocklinear.solvers.row_orders import pass_order, row_order, turns
 from blocklinear.solvers.sharing import padded
 from blocklinear.solvers.working_set import (
     PAUSE,
+    Packed,
     Sample,
     Stratum,
     WorkingSet,
@@ -38,6 +39,7 @@ from blocklinear.solvers.working_set import (
     n_sampled,
     one_in_few,
     total,
+    unpacked,
 )
 from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
@@ -380,19 +382,23 @@ class WeightVectors(ABC):
         if not len(which):  # of the others nothing is known
             return False
         which = which[pass_order(len(which), seed, outer, 0, number)]
-        for rows, runs in working_set.rows(which):
+        for rows, packed in working_set.rows(which):
             at, data = rows.positions, self._data(rows)
             alpha, ranges = self.alpha.at(at, self.places), self._ranges.all[at]
             self.terms -= self._terms_of(data, alpha)
             step = BlockStep(rows, data, (), alpha, ranges, np.empty(0), outer, 0, 0, bool)
-            for run in runs:
-                self._descend(step, run, PASS, number)
+            self._pass_unpacking(step, packed, number)
             self._count(int(rows.lengths.sum()), len(rows), PASS)
             self.terms += self._terms_of(data, alpha)
             self._ranges.all[at] = ranges
             self.alpha.table[at[:, None], self.places] = alpha
         added = self.stats[PASS, :, dual.GAP_TERM] - before
         return bool((added <= (last - first) * SOLVED * self.goals).all())
+
+    def _pass_unpacking(self, step: BlockStep, packed: Packed, number: int) -> None:
+        """Work on rows of the working set in their order."""
+        for run in unpacked(step.rows, packed):
+            self._descend(step, run, PASS, number)
 
     def _count(self, entries: int, n_rows: int, why: int) -> None:
         """Count what was worked on; take a point of the average if enough was since the last."""

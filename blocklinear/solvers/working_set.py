@@ -26,6 +26,8 @@ from blocklinear.store.groups import Group, RowView
 from blocklinear.store.manifest import Manifest
 
 Floats = NDArray[np.float64]
+Packed = tuple[NDArray[np.int64], int, int, Floats]
+"""Rows of a working set: the first four arguments of `packed_rows.unpack_rows`."""
 _WORD = 8
 ROW_BYTES = _WORD * (packed_rows.TABLE_WORDS + packed_rows.HEADER_WORDS + 1)
 """What a row of the working set takes but for its entries, at most."""
@@ -245,13 +247,8 @@ class WorkingSet:
         blocks = np.searchsorted(self._manifest.first_positions, positions, "right") - 1
         return np.asarray(self._words[headers] > limits[blocks])
 
-    def rows(
-        self, which: NDArray[np.int64]
-    ) -> Iterator[tuple[RowView, Iterator[NDArray[np.int64]]]]:
-        """Yield rows in the order given, some at a time, each with runs of them, int64[].
-
-        The entries of a run are there until the next one, in memory that is used again.
-        """
+    def rows(self, which: NDArray[np.int64]) -> Iterator[tuple[RowView, Packed]]:
+        """Yield rows in the order given, some at a time, to be `unpacked`."""
         words, integers = self._words, self._integers
         room = max(self._longest, ENTRIES_AT_ONCE)
         indices, values = np.empty(room, np.uint32), np.empty(room, self._manifest.dtype)
@@ -264,18 +261,21 @@ class WorkingSet:
                 integers[some], starts, stops, sq_norm, labels, indices, values,
                 weights if self._manifest.weighted else None,
             )  # fmt: skip
-            yield rows, self._unpacked(some, rows)
+            yield rows, (some, ENTRIES_AT_ONCE, self._planes, words)
 
-    def _unpacked(self, which: NDArray[np.int64], rows: RowView) -> Iterator[NDArray[np.int64]]:
-        """Unpack entries of rows, so many at a time; yield which rows these are."""
-        done = 0
-        while done < len(which):
-            n = packed_rows.unpack_rows(
-                which[done:], ENTRIES_AT_ONCE, self._planes, self._words, rows.starts[done:],
-                rows.stops[done:], rows.indices, rows.values,
-            )  # fmt: skip
-            yield np.arange(done, done + n)
-            done += n
+
+def unpacked(rows: RowView, packed: Packed) -> Iterator[NDArray[np.int64]]:
+    """Unpack rows of a working set, some at a time; yield which rows these are, int64[].
+
+    Their entries are there until the next ones, in memory that is used again.
+    """
+    (which, *memory), done = packed, 0
+    while done < len(which):
+        n = packed_rows.unpack_rows(
+            which[done:], *memory, rows.starts[done:], rows.stops[done:], rows.indices, rows.values
+        )
+        yield np.arange(done, done + n)
+        done += n
 
 
 @dataclass(frozen=True)
@@ -499,12 +499,10 @@ def _halves(n: int) -> list[NDArray[np.int64]]:
     return parts
 
 
-def _parts_of(
-    some: Iterable[tuple[RowView, Iterable[NDArray[np.int64]]]], most: int
-) -> Iterator[tuple[RowView, None]]:
-    """Yield rows as `WorkingSet.rows` does, at most so many at a time."""
-    for rows, runs in some:
-        for run in runs:
+def _parts_of(some: Iterable[tuple[RowView, Packed]], most: int) -> Iterator[tuple[RowView, None]]:
+    """Yield rows as `WorkingSet.rows` does, at most so many at a time, with their entries."""
+    for rows, packed in some:
+        for run in unpacked(rows, packed):
             for part in np.array_split(run, -(-len(run) // most)):
                 yield rows.some(part), None
 

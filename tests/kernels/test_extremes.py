@@ -328,6 +328,23 @@ def packed(r):
         for i, start, stop in zip(*(of[:done].tolist() for of in places), strict=True):
             assert values[start:stop].tolist() == r.values[r.starts[i] : r.stops[i]].tolist()
             assert indices[start:stop].tolist() == r.indices[r.starts[i] : r.stops[i]].tolist()
+        work_on_packed(r, (which, most, planes, words), integers[which], (indices, values))
+
+
+def work_on_packed(r, packed, at, entries):
+    """Rows have their turn as those at these places do that are not packed."""
+    unpacked = *np.empty((2, len(at)), np.int64), *entries, r.sq_norm[at]
+    data, order = (r.y[at], r.cost[at]), np.arange(len(at))
+    for kind in range(5):
+        alpha, w, stats = np.zeros((2, len(at))), (r.w(), r.w()), np.zeros((2, dual.N_STATS))
+        dual.dcd_packed(packed, unpacked, data, (kind, 0.1), r.bias, alpha[0], w[0], stats[0])
+        dual.dcd_epoch(
+            (r.starts[at], r.stops[at], r.indices, r.values, r.sq_norm[at]), data, order,
+            (kind, 0.1), r.bias, alpha[1], w[1], stats[1], dual.PERMUTE,
+            np.empty(0, np.float32), np.empty(0), np.empty(0, np.uint16), np.empty(0),
+        )  # fmt: skip
+        for one, other in (alpha, w, stats):
+            np.testing.assert_allclose(one, other, 1e-9)
 
 
 def random_orders(r):
@@ -429,7 +446,7 @@ TRIED = {
         ],
     ),
     "many models": (many, ["dcd_many", "add_many_dual_terms", "certify_many"]),
-    "packed": (packed, ["pack_rows", "rows_in_part", "unpack_rows"]),
+    "packed": (packed, ["pack_rows", "rows_in_part", "unpack_rows", "dcd_packed"]),
     "margins": (decision_values, ["decision_values"]),
     "one class": (
         one_class_pairs,

@@ -48,8 +48,8 @@ def rows_of(working_set, n_rows):
             rows.values[rows.starts[i] : rows.stops[i]].tolist(),
             rows.labels[i], rows.sq_norm[i],
         )
-        for rows, runs in working_set.rows(which)
-        for run in runs
+        for rows, packed in working_set.rows(which)
+        for run in working_sets.unpacked(rows, packed)
         for i in run
     }  # fmt: skip
 
@@ -131,7 +131,13 @@ def test_runs_do_not_depend_on_rows_seen_before(store, groups, monkeypatch):
         ranges = np.zeros(store.manifest.n_rows, np.uint16)
         ranges[group.rows.positions] = 1
         which = working_set.in_part(turns(1, 1, 0), ranges, 0.0, 1.0)
-        found.append([run.tolist() for _, runs in working_set.rows(which) for run in runs])
+        found.append(
+            [
+                run.tolist()
+                for rows, packed in working_set.rows(which)
+                for run in working_sets.unpacked(rows, packed)
+            ]
+        )
     assert found[0] == found[1]
     assert len(found[0]) > 1
 
