@@ -37,7 +37,7 @@ from blocklinear.errors import DamagedError, StorageError, storage_errors
 from blocklinear.numerals import counted
 from blocklinear.store.files import open_regular, read_past_cache, remove_files, sync_file
 from blocklinear.store.records import BlockRecord, ChunkFile
-from blocklinear.store.remote.mirror import FETCHES, Mirror, fetched
+from blocklinear.store.remote.mirror import FETCHES, Mirror, fetched, fix_of_damage
 
 VERSION = 1
 _HEADER = struct.Struct("<8sIIQI")
@@ -359,7 +359,10 @@ class BlockReader:
 
 def damaged(path: Path, what: str) -> DamagedError:
     """Return the error that says `what` is wrong with a file of chunks."""
-    return DamagedError(f"{path}: damaged: {what}", _FIXES[path.name[0]])
+    fix = _FIXES[path.name[0]]
+    if path.name[0] == ROWS:
+        fix = fix_of_damage(path, fix)
+    return DamagedError(f"{path}: damaged: {what}", fix)
 
 
 def fetch_block(path: Path, record: ChunkFile, halt: Callable[[], bool] = lambda: False) -> None:

@@ -31,7 +31,7 @@ from blocklinear.names import pack, unpack
 from blocklinear.store.files import make_folder, read_regular, sync_directory, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.records import FeatureFile
-from blocklinear.store.remote.mirror import check_sha256, fetched
+from blocklinear.store.remote.mirror import check_sha256, fetched, fix_of_damage
 
 FOLDER = "features"
 VERSION = 1
@@ -111,7 +111,7 @@ _FIX = "restore the folder, or split the data again"
 
 
 def _damaged(path: Path, what: str) -> DamagedError:
-    return DamagedError(f"{path}: damaged: {what}", _FIX)
+    return DamagedError(f"{path}: damaged: {what}", fix_of_damage(path, _FIX))
 
 
 def _read_named(path: Path, n_bytes: int, sha256: str) -> bytes:

@@ -28,7 +28,7 @@ from blocklinear.numerals import counted
 from blocklinear.store import shapes
 from blocklinear.store.files import aside_name, atomic_write, read_regular
 from blocklinear.store.records import IN_FILE, BlockRecord, FeatureFile
-from blocklinear.store.remote.mirror import check_sha256, fetched
+from blocklinear.store.remote.mirror import check_sha256, fetched, fix_of_damage
 from blocklinear.store.weight_stats import WeightStats, together
 from blocklinear.store.weight_stats import check as check_weight_stats
 
@@ -327,7 +327,10 @@ class Manifest:
             except FileNotFoundError as error:
                 raise DamagedError(f"{path}: is missing", fix) from error
         if hashlib.sha256(text).hexdigest() != self.recipe:
-            raise DamagedError(f"{path}: damaged: it is not the one that the store names", fix)
+            raise DamagedError(
+                f"{path}: damaged: it is not the one that the store names",
+                fix_of_damage(path, fix),
+            )
         return json.loads(text)
 
     def check(self) -> None:

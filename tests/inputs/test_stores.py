@@ -160,11 +160,26 @@ def test_a_damaged_file_is_refused_and_not_kept(name, local, remote, cache):
     whole = remote.cat_file(f"/store/{name}")
     for k in (1, len(whole) // 2, len(whole) - 1):
         remote.pipe_file(f"/store/{name}", whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :])
-        with pytest.raises(DamagedError):
+        with pytest.raises(DamagedError) as caught:
             blocklinear.train(URL, restart=True)
+        assert caught.value.fix == "restore the store that it comes from"
         assert not list(cache.rglob(name.rpartition("/")[2]))
     remote.pipe_file(f"/store/{name}", whole)
     assert weights(blocklinear.train(URL, restart=True)) == weights(blocklinear.train(local))
+
+
+@pytest.mark.parametrize("name", ["blocks/b00000003.blk", "features/f00000000.map"])
+def test_a_kept_file_that_is_damaged_is_fetched_again_once_it_is_deleted(name, local, remote):
+    store = blocklinear.BlockStore.open(URL)
+    blocklinear.train(store)
+    path = store.folder / name
+    for content in (b"", path.read_bytes()[:-1] + b"?"):
+        path.write_bytes(content)
+        with pytest.raises(DamagedError, match=name) as caught:
+            blocklinear.train(store, restart=True)
+        assert caught.value.fix == "delete the file: it is fetched again"
+    path.unlink()
+    assert weights(blocklinear.train(store, restart=True)) == weights(blocklinear.train(local))
 
 
 def test_a_server_that_cannot_be_reached_is_no_damage(local, remote, capsys, monkeypatch):

@@ -39,6 +39,7 @@ _fetching = threading.BoundedSemaphore(FETCHES)
 _coming: dict[Path, int] = {}
 """Files that are being fetched, and their bytes; changed under a lock."""
 _counting = threading.Lock()
+_RESTORE = "restore the store that it comes from"
 _POLL_S = 0.1  # between looks at whether reading was stopped
 _IN_USE = 8
 """So many blocks that come or came last are kept in any case: they may be about to be read."""
@@ -117,8 +118,10 @@ class Mirror:
                 file.close()
         try:
             check()
-        except BlocklinearError:
+        except BlocklinearError as error:
             path.unlink(missing_ok=True)
+            if isinstance(error, DamagedError):
+                raise DamagedError(error.what, _RESTORE) from error
             raise
 
     def _copy(self, file: ReadAhead, path: Path) -> None:
@@ -199,13 +202,20 @@ def fetched(
                               intact
     halt : callable           whether to give up: asked while there is no answer
     """
-    if path.exists():
+    if path.exists() or (mirror := _mirror_of(path)) is None:
         return False
-    for folder in path.parents[:2]:
-        if (mirror := Mirror.at(folder)) is not None:
-            mirror.fetch(path, check, halt)
-            return True
-    return False
+    mirror.fetch(path, check, halt)
+    return True
+
+
+def fix_of_damage(path: Path, fix: str) -> str:
+    """Return what to do about a damaged file of a store; `fix` is that where it is no mirror."""
+    return fix if _mirror_of(path) is None else "delete the file: it is fetched again"
+
+
+def _mirror_of(path: Path) -> Mirror | None:
+    """Return the mirror that has a file, in its folder or in one of that."""
+    return next(filter(None, map(Mirror.at, path.parents[:2])), None)
 
 
 def refuse_secrets(url: str) -> None:
@@ -230,10 +240,7 @@ def check_sha256(path: Path, digest: str) -> None:
         while piece := stream.read(_COPY_BYTES):
             found.update(piece)
     if found.hexdigest() != digest:
-        raise DamagedError(
-            f"{path}: damaged: it is not the file that the manifest names",
-            "restore the store that it comes from",
-        )
+        raise DamagedError(f"{path}: damaged: it is not the file that the manifest names", _RESTORE)
 
 
 def user_cache() -> Path:
