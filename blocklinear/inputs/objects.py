@@ -32,6 +32,10 @@ _VERSION_FIELDS = (
 """What the file systems tell of a version of a file: those that are there are compared."""
 _RANGE = re.compile(r"bytes[ =](\d+)-(\d+)")
 _LONGEST_REASON = 300  # characters
+_FETCH = (
+    "copy it to this machine first, a store as a whole folder; or pipe text in: "
+    "`curl URL | blocklinear split - STORE`"
+)
 _POLL_S = 0.1  # between looks at whether reading was stopped
 T = TypeVar("T")
 
@@ -157,7 +161,7 @@ class RemoteObject:
         if info.get("size") is None:
             raise StorageError(
                 f"{self.name}: the server does not tell the size of the file",
-                "fetch the file first, or pipe it in: `curl URL | blocklinear split - STORE`",
+                _FETCH,
             )
         self.size = int(info["size"])
         self.version = _version_of(info)
@@ -229,7 +233,7 @@ class RemoteObject:
             except ValueError as error:
                 raise StorageError(
                     f"{self.name}: the server does not send parts of files",
-                    "fetch the file first, or pipe it in: `curl URL | blocklinear split - STORE`",
+                    _FETCH,
                 ) from error
 
         self._ask(request, "asking for a part of it failed")

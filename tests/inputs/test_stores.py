@@ -7,6 +7,7 @@ import threading
 
 import programs
 import pytest
+import servers
 
 import blocklinear
 from blocklinear.cli.main import main
@@ -17,6 +18,7 @@ from blocklinear.errors import (
     StorageError,
     UsageError,
 )
+from blocklinear.inputs import ahead
 from blocklinear.options import TrainOptions
 from blocklinear.store import blocks, files, groups
 from blocklinear.store.remote import mirror
@@ -237,6 +239,19 @@ def test_a_manifest_that_is_missing_or_damaged(remote):
     remote.rm_file("/store/manifest.json")
     with pytest.raises(DamagedError, match=f"{URL}: not a store: it has no manifest.json"):
         blocklinear.BlockStore.open(URL)
+
+
+def test_a_server_that_sends_no_parts_of_blocks(local, monkeypatch):
+    for name in ("_MOST_PART_BYTES", "_LEAST_PART_BYTES"):
+        monkeypatch.setattr(ahead, name, 256)
+    paths = [path for path in local.folder.rglob("*") if path.is_file()]
+    files = {f"/{path.relative_to(local.folder)}": path.read_bytes() for path in paths}
+    with (
+        servers.http_files(files, sends_parts=False) as server,
+        pytest.raises(StorageError, match="the server does not send parts of files") as caught,
+    ):
+        blocklinear.train(server.url)
+    assert "a store as a whole folder" in caught.value.fix
 
 
 @pytest.mark.parametrize("run", [blocklinear.train, blocklinear.cross_validate])
