@@ -110,8 +110,8 @@ def any_twice(indices: Indices, base: int, dimension: int) -> bool:
 _FIX = "restore the folder, or split the data again"
 
 
-def _damaged(path: Path, what: str) -> DamagedError:
-    return DamagedError(f"{path}: damaged: {what}", fix_of_damage(path, _FIX))
+def _damaged(path: Path, what: str, fix: str = _FIX) -> DamagedError:
+    return DamagedError(f"{path}: damaged: {what}", fix)
 
 
 def _read_named(path: Path, n_bytes: int, sha256: str) -> bytes:
@@ -125,7 +125,8 @@ def _read_named(path: Path, n_bytes: int, sha256: str) -> bytes:
         except FileNotFoundError:
             raise _damaged(path, "it is missing") from None
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise _damaged(path, "it is not the file that the manifest names")
+        what = "it is not the file that the manifest names"
+        raise _damaged(path, what, fix_of_damage(path, _FIX))
     return data
 
 

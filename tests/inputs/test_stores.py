@@ -8,6 +8,7 @@ import threading
 import programs
 import pytest
 import servers
+from store.test_manifest import inner, seal
 
 import blocklinear
 from blocklinear.cli.main import main
@@ -21,6 +22,7 @@ from blocklinear.errors import (
 from blocklinear.inputs import ahead
 from blocklinear.options import TrainOptions
 from blocklinear.store import blocks, files, groups
+from blocklinear.store.features import read_features, write_features
 from blocklinear.store.remote import mirror
 from blocklinear.training.memory_plan import plan_memory
 
@@ -182,6 +184,23 @@ def test_a_kept_file_that_is_damaged_is_fetched_again_once_it_is_deleted(name, l
         assert caught.value.fix == "delete the file: it is fetched again"
     path.unlink()
     assert weights(blocklinear.train(store, restart=True)) == weights(blocklinear.train(local))
+
+
+def test_a_map_that_is_wrong_on_the_url_is_not_to_be_fetched_again(local, memory, tmp_path):
+    """Where every checksum is right."""
+    folder = tmp_path / "wrong"
+    shutil.copytree(local.folder, folder, ignore=shutil.ignore_patterns("runs"))
+    indices = read_features(folder, local.manifest)
+    indices[-1] = indices[0]
+    content = inner(folder)
+    content["features"] = [vars(write_features(folder, 0, indices, None))]
+    seal(folder, content)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"/store/{path.relative_to(folder)}", path.read_bytes())
+    with pytest.raises(DamagedError, match="a feature has two numbers") as caught:
+        blocklinear.train(URL)
+    assert caught.value.fix.startswith("restore the folder")
 
 
 def test_a_server_that_cannot_be_reached_is_no_damage(local, remote, capsys, monkeypatch):
