@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.objectives.models import Models
 from blocklinear.options import TrainOptions
-from blocklinear.solvers.protocol import Estimate, Solver, attributes, each, take_attributes
+from blocklinear.solvers.protocol import (
+    Estimate,
+    Solver,
+    Trainee,
+    attributes,
+    each,
+    take_attributes,
+)
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import Loaded
 
@@ -51,26 +58,16 @@ class Iterate:
         take_attributes(self, self.saved, state)
 
 
-class CertifiedPasses(Solver):
-    """A solver whose outer iteration is a pass, after which each model has a certificate.
-
-    Threads share the work on a pass, which is divided into `n_parts`.
-    """
+class CertifiedModels(Trainee):
+    """Models of which each has a certificate after a pass, which is an outer iteration."""
 
     _models: Sequence[Iterate]
     """All of them, in their order."""
 
-    def __init__(
-        self, task: Models, manifest: Manifest, options: TrainOptions, n_parts: int
-    ) -> None:
+    def __init__(self, task: Models, manifest: Manifest, options: TrainOptions) -> None:
         self.task, self._options, self.bias = task, options, max(options.bias, 0.0)
         self._scales = tolerance_scales(task, manifest)
         self._adopted: Floats | None = None
-        self._threads = ThreadPoolExecutor(min(options.threads, n_parts), "passes")
-
-    def _each(self, work: Callable[[Any], T], parts: Iterable[Any]) -> list[T]:
-        """Return what a function returns of each of some parts."""
-        return each(self._threads, work, parts)
 
     def compare_with(self, first: Sequence[float]) -> None:
         """Compare violations with these, one of each model; with none if they are not known."""
@@ -85,10 +82,6 @@ class CertifiedPasses(Solver):
         with np.errstate(all="ignore"):  # what overflows is noticed in certificates
             first *= self._scales
             return np.asarray(np.divide(found, first, out=np.zeros(len(found)), where=first > 0.0))
-
-    @abstractmethod
-    def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
-        """Pass over all rows to certify other weights, float64[n_features + 1, M]."""
 
     def _unsolved(self) -> NDArray[np.bool_]:
         """Return which models are not as good as was asked for, and can become better; bool[M]."""
@@ -136,13 +129,6 @@ class CertifiedPasses(Solver):
     def _certificates(self) -> list[Certificate]:
         return [model.certificate for model in self._models if model.certificate is not None]
 
-    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
-        """Return the certificate of the weights; of adopted ones after a pass."""
-        if self._adopted is not None:
-            self._evaluate(self._adopted, stream)
-            self._adopted = None
-        return joined(self._certificates())
-
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights, float64[n_features + 1, M]."""
         return self.current()
@@ -154,6 +140,32 @@ class CertifiedPasses(Solver):
     def adopt(self, weights: Floats) -> None:
         """Make other weights, float64[n_features + 1, M], the candidates."""
         self._adopted = weights
+
+
+class CertifiedPasses(CertifiedModels, Solver):
+    """What trains such models on one group of rows after another.
+
+    Threads share the work on a pass.
+    """
+
+    def __init__(self, task: Models, manifest: Manifest, options: TrainOptions) -> None:
+        super().__init__(task, manifest, options)
+        self._threads = ThreadPoolExecutor(options.threads, "passes")
+
+    def _each(self, work: Callable[..., T], *of: Iterable[Any]) -> list[T]:
+        """Return what a function returns of each of some parts."""
+        return each(self._threads, work, *of)
+
+    @abstractmethod
+    def _evaluate(self, weights: Floats, stream: Iterable[Loaded]) -> None:
+        """Pass over all rows to certify other weights, float64[n_features + 1, M]."""
+
+    def certify(self, stream: Iterable[Loaded], enough: float | None = None) -> Certificate | float:
+        """Return the certificate of the weights; of adopted ones after a pass."""
+        if self._adopted is not None:
+            self._evaluate(self._adopted, stream)
+            self._adopted = None
+        return joined(self._certificates())
 
 
 def tolerance_scales(task: Models, manifest: Manifest) -> Floats:

@@ -56,7 +56,7 @@ class L1Regularized(CertifiedPasses):
     def __init__(
         self, task: Models, manifest: Manifest, options: TrainOptions, folder: Path, capacity: int
     ) -> None:
-        super().__init__(task, manifest, options, len(task))
+        super().__init__(task, manifest, options)
         width, n, n_rows = len(task), manifest.n_features + 1, manifest.n_rows
         self._W, self._pulls = np.zeros((width, n)), np.zeros((width, n))
         self._decisions = np.zeros((width, n_rows))
@@ -255,7 +255,7 @@ class L1Regularized(CertifiedPasses):
         self._pulls[:], self._active = 0.0, list(range(len(self._models)))
         for loaded in stream:
             rows = loaded.group.rows
-            self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)  # type: ignore[misc]
+            self._each(lambda k, rows=rows: self._add_rows(k, rows), self._active)
         self._each(lambda k: self._models[k].evaluated(self._rows(k)), self._active)
 
     def current(self) -> Floats:
