@@ -18,7 +18,7 @@ from blocklinear.selection import cross_validation
 from blocklinear.selection.cross_validation import CrossValidation
 from blocklinear.store.store import BlockStore
 from blocklinear.training import loop
-from blocklinear.training.parts import Optimise
+from blocklinear.training.parts import Elsewhere
 from blocklinear.training.run import Halt
 
 Store = BlockStore | str | os.PathLike[str]
@@ -44,7 +44,7 @@ def _with_cluster(
     settings: dict[str, Any],
     by: str,
     own: Sequence[str] = (),
-) -> tuple[TrainOptions, Optimise | None]:
+) -> tuple[TrainOptions, Elsewhere | None]:
     """Return the options of a function, and what trains a task on a cluster if one is given.
 
     Classes are called as they were given, so the store has to say which number each one has.
@@ -65,7 +65,7 @@ def _with_cluster(
     if isinstance(chosen.memory_bytes, Default):
         chosen = replace(chosen, memory_bytes=cluster.budget())
     check_supported(chosen)
-    return chosen, cluster.optimise
+    return chosen, cluster
 
 
 @takes(TrainOptions)

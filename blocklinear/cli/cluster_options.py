@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blocklinear.options import SplitOptions, TrainOptions
-    from blocklinear.training.parts import Optimise
+    from blocklinear.training.parts import Elsewhere
 
 
 def add_cluster(parser: Any) -> None:
@@ -48,7 +48,7 @@ def check_cluster(args: argparse.Namespace, options: "TrainOptions") -> None:
 @contextmanager
 def cluster_of(
     args: argparse.Namespace, options: "TrainOptions", load: "Callable[[bool], None]"
-) -> "Iterator[tuple[TrainOptions, Optimise | None]]":
+) -> "Iterator[tuple[TrainOptions, Elsewhere | None]]":
     """Yield the options, and what trains on a cluster if one was asked for.
 
     Memory is that of its workers unless it was given. The kernels are loaded, on workers too:
@@ -67,7 +67,7 @@ def cluster_of(
         cluster = Cluster(client, args.parts)
         if args.memory is None:
             options = replace(options, memory_bytes=cluster.budget())
-        yield options, cluster.optimise
+        yield options, cluster
 
 
 def add_split_cluster(parser: Any) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from blocklinear.cluster import sums, worker
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FreeBias, Job, Round
+from blocklinear.cluster.newton import DistributedNewton, Kept
 from blocklinear.kernels import dual as kernels
 from blocklinear.kernels.sums import dot
 from blocklinear.objectives.certificate import (
@@ -82,15 +83,15 @@ class DistributedDescent(Trainee):
     outer : int               rounds done
     spent : Times             by all workers in the last of them
     bytes_sent : int          in it, of changes of weights
-    dropped : bool            whether models were dropped since all that is known was saved
+    unsaved : bool            whether the last checkpoint has not what workers are to read
     """
 
     def __init__(self, job: Job, manifest: Manifest, engine: Engine) -> None:
         self.task, n = job.task, manifest.n_features + 1
-        self._job, self._engine = job, engine
+        self._job, self._manifest, self._engine = job, manifest, engine
         self._n_rows = manifest.n_rows
         self.bias = max(job.options.bias, 0.0)
-        self.outer, self.dropped = 0, False
+        self.outer, self.unsaved = 0, True
         self.spent, self.bytes_sent = Times(), 0
         self._n, self._several = n, job.n_parts > 1
         self._curvature = np.full((n, 1), float(job.n_parts)) if self._several else np.zeros((0, 1))
@@ -99,7 +100,7 @@ class DistributedDescent(Trainee):
         self._allocate()
         self.first = 0  # number of the files of what the first round starts from
         self._written: list[int] = []  # models whose alpha the last round has written
-        self._earlier_rounds: list[list[Any]] = []  # last rounds of dropped models
+        self._earlier_rounds: list[Kept] = []  # last rounds of dropped models
         self._taken = np.zeros(0)  # the step along the change of each
         of_many = (0, 0) if self.task.alone else (n, len(self.task))
         self._final = np.zeros(of_many)  # as certified last
@@ -107,6 +108,18 @@ class DistributedDescent(Trainee):
         self._passes = np.ones(1)
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
         self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
+
+    def to_newton(self, enough_products: float) -> DistributedNewton:
+        """Return Newton's method, which goes on from here, but not with models that are proven."""
+        trained, found = np.concatenate(self._proven.trained), self._proven.certificates
+        kept = [*self._earlier_rounds, (self.outer, self._written, self._taken.tolist())]
+        newton = DistributedNewton(
+            self._job, self._manifest, self._engine, self._job.options.for_newton(),
+            enough_products, self.outer, self.first, kept,
+        )  # fmt: skip
+        proven = [None if k in trained else c for k, c in enumerate(found)]
+        newton.start_from(self.current(), proven)
+        return newton
 
     def _allocate(self) -> None:
         """Make the arrays of the weight vectors that are trained, all zeros."""
@@ -424,7 +437,7 @@ class DistributedDescent(Trainee):
 
         The alpha of the others stays in the files of this round, which is noted.
         """
-        self._earlier_rounds.append([self.outer, self._written, self._taken.tolist()])
+        self._earlier_rounds.append((self.outer, self._written, self._taken.tolist()))
         before = {
             name: getattr(self, name)
             for name in ("W", "average", "_terms", "_stats", "_gain", "_first", "_multiplier")
@@ -436,7 +449,7 @@ class DistributedDescent(Trainee):
             axis = 0 if name in ("_terms", "_gain", "_first") else 1
             for now, k in zip(getattr(self, name), left, strict=bool(arrays)):
                 now[:] = np.compress(staying[k], arrays[k], axis)
-        self._left, self._futures, self.dropped = None, {}, True
+        self._left, self._futures, self.unsaved = None, {}, True
 
     def chosen(self, certificate: Certificate) -> Floats:
         """Return the weights that were certified, float64[n_features + 1, M]."""

@@ -16,11 +16,12 @@ from blocklinear.objectives.models import Models
 from blocklinear.objectives.multiplier import moved
 from blocklinear.objectives.problems import CRAMMER_SINGER, SOLVERS
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.newton.passes import Points
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.memory_plan import MemoryPlan
 from blocklinear.training.permutations import sampled
-from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, parts_of_round
+from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, parts_of_round, stepped
 
 Floats = NDArray[np.float64]
 FOLDS = "folds.work"
@@ -67,14 +68,18 @@ class Job:
         return found
 
     def parts(self, manifest: Manifest, outer: int) -> tuple[Blocks, ...]:
-        """Return the blocks of each part in a round."""
+        """Return the blocks of each part in a round, or drawn for one."""
         return parts_of_round(self.options.seed, outer, len(manifest.blocks), self.n_parts)
 
     def alpha(
-        self, manifest: Manifest, outer: int, first: int, models: Sequence[int]
+        self, manifest: Manifest, outer: int, first: int, models: Sequence[int], stays: int = -1
     ) -> RoundAlpha:
-        """Return the files of alpha of some models in a round; of round 0 they are `first`."""
-        rows, parts = [block.rows for block in manifest.blocks], self.parts(manifest, outer)
+        """Return the files of alpha of some models in a round; of round 0 they are `first`.
+
+        If there is a round whose parts `stays`, later ones have the same.
+        """
+        rows = [block.rows for block in manifest.blocks]
+        parts = self.parts(manifest, min(outer, stays) if stays >= 0 else outer)
         return RoundAlpha(self.run_folder, first + outer, parts, rows, models)
 
     def manifest(self) -> Manifest:
@@ -116,6 +121,26 @@ class Round:
 
 
 @dataclass(frozen=True)
+class NewtonRound:
+    """What a pass of Newton's method is to do, and where alpha are."""
+
+    outer: int  # rounds so far, with those of descent before it
+    stays: int  # the round of which passes have the parts, so that these keep their rows
+    first: int  # number of the files of what the first round started from
+    # rounds, the models that wrote their alpha in them, and the steps taken then
+    kept: list[tuple[int, list[int], list[float]]]
+    numbers: list[list[int]]  # of models that share a pass over rows
+    points: list[Points]  # of each of these, but for `V`
+    writes: bool = True  # whether alpha of points that are evaluated are kept
+
+    @property
+    def evaluated(self) -> list[int]:
+        """The models that evaluate a point."""
+        pairs = zip(self.numbers, self.points, strict=True)
+        return [own[k] for own, of in pairs for k in of.evaluated]
+
+
+@dataclass(frozen=True)
 class FreeBias:
     """What parts must know of biases whose weights are not regularised."""
 
@@ -151,6 +176,20 @@ def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list
     return [np.take(alpha, places, axis=1) for alpha in found]  # in C order
 
 
+def pairs_before(job: Job, manifest: Manifest, at: NewtonRound, blocks: Blocks) -> Floats:
+    """Return centers and alpha of the rows of blocks before a pass of Newton's method.
+
+    float64[2, n_rows, M]; zeros before the first.
+    """
+    n_rows = [manifest.blocks[block].rows for block in blocks]
+    found = np.zeros((2, sum(n_rows), len(job.task)))
+    for outer, models, steps in at.kept:  # the last that a model was in counts
+        files = job.alpha(manifest, outer, at.first, models, at.stays)
+        before, after = np.concatenate(files.pairs(blocks), axis=1)
+        found[0][:, models], found[1][:, models] = before, stepped(before, after, np.array(steps))
+    return found
+
+
 def check_supported(options: TrainOptions) -> None:
     """Refuse options of what is not trained on several machines.
 
@@ -162,7 +201,7 @@ def check_supported(options: TrainOptions) -> None:
         (kind.one_class, "a one-class SVM", "train it on one machine"),
         (options.solver == CRAMMER_SINGER, "Crammer and Singer's problem", "give -s 1, 3 or 7"),
         (
-            options.method not in ("dual", "auto"),
+            options.method not in ("dual", "newton", "auto"),
             f"the method {options.method}",
             "leave it out",
         ),

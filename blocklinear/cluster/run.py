@@ -14,13 +14,16 @@ from blocklinear.cluster.connect import DASK_BYTES, budget_of_worker, check_clie
 from blocklinear.cluster.descent import DistributedDescent
 from blocklinear.cluster.engine import Engine
 from blocklinear.cluster.job import FOLDS, Job, check_supported
+from blocklinear.cluster.newton import DistributedNewton
 from blocklinear.errors import MemoryBudgetError
-from blocklinear.events import Listener, OuterIteration, Warned
+from blocklinear.events import Listener, OuterIteration, Warned, ignore
 from blocklinear.memory import RowsHeldOut, enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
+from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.newton import costs
 from blocklinear.solvers.protocol import Estimate
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.store.files import make_folder, write_whole
@@ -38,6 +41,8 @@ _MORE_VECTORS = 9
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two; and the
 average that a round is certified with and the w that is recomputed, for which plans with a working
 set have no room."""
+_MORE_HESSIANS = 3
+"""Besides the one of a part: that of another one, the sum of both, and one that is being sent."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
 
@@ -49,7 +54,7 @@ class DistributedRun(Run):
     Each is committed before anything follows from it.
     """
 
-    solver: DistributedDescent
+    solver: DistributedDescent | DistributedNewton
 
     def _facts(self) -> dict[str, Any]:
         facts = super()._facts()
@@ -70,10 +75,10 @@ class DistributedRun(Run):
 
     def iterate(self) -> None:
         """Do a round."""
-        if self.outer == 0 or self.solver.dropped:  # workers read all weights from there
+        if self.solver.unsaved:
             self.decided = self.outer > 0
             self.save()
-            self.solver.dropped = False
+            self.solver.unsaved = False
         self.decided = False
         self.times = Times()
         self.solver.advance(self.overdue)
@@ -82,7 +87,7 @@ class DistributedRun(Run):
 
     def report(self) -> tuple[OuterIteration, Estimate]:
         """Return the report of the round and its estimate; times are sums over workers."""
-        if self.options.gap is not None:
+        if self.options.gap is not None and isinstance(self.solver, DistributedDescent):
             self.solver.sample_gap(self.overdue)
         self.times = self.times.plus(self.solver.spent)
         return super().report()
@@ -93,7 +98,7 @@ class DistributedRun(Run):
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to the last round that was committed."""
         super().resume(facts)
-        self.solver.outer = self.outer
+        self.solver.outer, self.solver.unsaved = self.outer, False
 
 
 class Cluster:
@@ -114,6 +119,22 @@ class Cluster:
         """Return the memory that a worker may take where nothing else is said, in bytes."""
         return budget_of_worker(self._client)
 
+    def plan(
+        self, store: BlockStore, options: TrainOptions, task: Models
+    ) -> tuple[MemoryPlan | None, int]:
+        """Return how a worker's budget is divided, as `Elsewhere` says."""
+        n_blocks = len(store.manifest.blocks)
+        n_parts = _number_of_parts(
+            self._asked(n_blocks), Engine(self._client, ""), n_blocks, ignore
+        )
+        try:
+            return plan_worker(store.manifest, options, task, n_parts, store.fetching_bytes), n_parts
+        except MemoryBudgetError:
+            return None, n_parts
+
+    def _asked(self, n_blocks: int) -> int | None:
+        return self._parts and min(self._parts, n_blocks)
+
     def optimise(
         self,
         store: BlockStore,
@@ -129,7 +150,7 @@ class Cluster:
         check_supported(options)
         manifest, engine = store.manifest, Engine(self._client, secrets.token_hex(4))
         make_folder(folder, store.folder)
-        asked = self._parts and min(self._parts, len(manifest.blocks))
+        asked = self._asked(len(manifest.blocks))
         facts = resumed(folder, manifest, options, listener, parts=asked)
         if facts is not None:
             n_parts = facts["course"]["parts"]
@@ -159,9 +180,9 @@ class Cluster:
             begin_anew(folder, options)
         if folds is not None:
             write_whole(folder / FOLDS, [np.ascontiguousarray(folds.all, np.int32).data.cast("B")])
-        solver = DistributedDescent(job, manifest, engine)
+        solver = _solver(job, manifest, engine)
         run = DistributedRun(manifest, options, plan, solver, held_out, folder, listener, halt)
-        run.stopping.ends_with_newton, run.stopping.spent_s = False, spent_s
+        run.stopping.spent_s = spent_s
         try:
             with stopping(run):
                 if facts is not None:
@@ -173,6 +194,15 @@ class Cluster:
             engine.end(worker.forget, job.name)
         cluster = {"workers": engine.n_workers, "parts": n_parts, "rounds": run.outer}
         return dataclasses.replace(outcome, cluster=cluster)
+
+
+def _solver(
+    job: Job, manifest: Manifest, engine: Engine
+) -> DistributedDescent | DistributedNewton:
+    if job.options.method != "newton":
+        return DistributedDescent(job, manifest, engine)
+    enough_products = costs.enough_products(manifest, job.plan.hessian)
+    return DistributedNewton(job, manifest, engine, job.options, enough_products)
 
 
 def _number_of_parts(asked: int | None, engine: Engine, n_blocks: int, listener: Listener) -> int:
@@ -212,7 +242,6 @@ def plan_worker(
     try:
         own = dataclasses.replace(options, memory_bytes=room)
         plan = plan_memory(part, own, width, 0, url_bytes, held_out)
-        return dataclasses.replace(plan, newton=False, hessian=False)
     except MemoryBudgetError as error:
         raise MemoryBudgetError(
             f"a worker has {format_size(options.memory_bytes)}, of which Dask, sums of weights and "
@@ -220,3 +249,10 @@ def plan_worker(
             f"then {error.what}",
             f"{error.fix} for that and {enough(more)} for the rest; or more --parts",
         ) from error
+    if not plan.hessian:
+        return plan
+    left = plan.pin_bytes - _MORE_HESSIANS * 8 * (manifest.n_features + 1) ** 2 * width
+    if left >= 0:
+        return dataclasses.replace(plan, pin_bytes=left)
+    by_products = plan.newton and width == 1 and SOLVERS[options.solver].smooth
+    return dataclasses.replace(plan, newton=by_products, hessian=False)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blocklinear.solvers.newton.passes import RowSums
 from blocklinear.training.run import Times
 
 Floats = NDArray[np.float64]
@@ -139,6 +140,32 @@ def added_starts(one: Started, other: Started) -> Started:
         [a + b for a, b in zip(one.terms, other.terms, strict=True)],
         one.biases,
         one.bytes_read + other.bytes_read,
+    )
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What rows contribute to a pass of Newton's method, for each models that share one."""
+
+    found: list[RowSums]
+    n_rows: int
+    times: Times
+
+    @property
+    def writable(self) -> list[RowSums]:
+        """The sums, copied where Dask has left them in memory that must not be written to."""
+        return [
+            RowSums(**{name: np.require(array, requirements="W") for name, array in vars(of).items()})
+            for of in self.found
+        ]
+
+
+def added_passes(one: PassReport, other: PassReport) -> PassReport:
+    """Return what two sets of rows contribute together."""
+    return PassReport(
+        [a.plus(b) for a, b in zip(one.found, other.found, strict=True)],
+        one.n_rows + other.n_rows,
+        one.times.plus(other.times),
     )
 
 

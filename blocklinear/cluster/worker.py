@@ -6,10 +6,11 @@ anywhere. Between tasks a worker keeps decoded blocks, as far as the memory give
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,27 @@ from numpy.typing import NDArray
 from blocklinear.cluster import place as places
 from blocklinear.cluster.job import (
     Job,
+    NewtonRound,
     Round,
     alpha_after,
+    pairs_before,
     seed_of_part,
 )
 from blocklinear.cluster.place import Place
-from blocklinear.cluster.sums import Change, Packed, PartReport, ProofSums, Started
+from blocklinear.cluster.sums import (
+    Change,
+    Packed,
+    PartReport,
+    PassReport,
+    ProofSums,
+    Started,
+)
 from blocklinear.errors import BlocklinearError, ClusterError, DamagedError
 from blocklinear.kernels.blocks.scaling import scale_columns
 from blocklinear.objectives.certificate import Proof
 from blocklinear.solvers.block_descent import BlockDescent
 from blocklinear.solvers.factory import make_descent
+from blocklinear.solvers.newton.passes import RowPass
 from blocklinear.solvers.protocol import Abandoned
 from blocklinear.solvers.working_set import SAMPLED_ROWS
 from blocklinear.store.files import temporary_folder
@@ -39,7 +50,7 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
 from blocklinear.training.permutations import block_groups, some_blocks
 from blocklinear.training.previous import Previous
-from blocklinear.training.rounds.alpha import Blocks, stepped
+from blocklinear.training.rounds.alpha import Blocks, RoundAlpha, stepped
 from blocklinear.training.rounds.files import once_there
 from blocklinear.training.run import Times
 from blocklinear.training.warm_start import warm_parts
@@ -159,53 +170,37 @@ def _located() -> Iterator[None]:
 
 
 class Part:
-    """A part of the blocks while a worker has it: its rows, alpha and weights.
+    """A part of the blocks while a worker has it.
 
     Parameters
     ----------
-    at : Round                the rounds before
-    number : int              of the part, in the next round
-    factors : float64[n_features + 1] or None     by which columns are multiplied
+    rounds : int              rounds before
+    drawn : int               the round of which it is a part
+    number : int              of the part, in it
     folder : Path             for scratch files
 
     Attributes
     ----------
     session : Session
+    task : Models             with the folds of its rows
     """
 
     def __init__(
-        self,
-        job: Job,
-        session: Session,
-        at: Round,
-        number: int,
-        factors: Floats | None,
-        folder: Path,
+        self, job: Job, session: Session, rounds: int, drawn: int, number: int, folder: Path
     ) -> None:
-        manifest, outer = session.manifest, at.outer + 1
-        self._job, self.session, self._at, self.number = job, session, at, number
-        self.blocks = job.parts(manifest, outer)[number]
+        manifest, self._rounds = session.manifest, rounds
+        self._job, self.session, self.number = job, session, number
+        self._parts = job.parts(manifest, drawn)
+        self.blocks = self._parts[number]
         self.manifest = some_blocks(manifest, self.blocks)
-        self._factors, bias = factors, job.options.bias
-        if factors is not None and bias > 0.0:
-            bias *= float(factors[-1])
-        seed = seed_of_part(job.options.seed, outer, number)
-        self.groups = block_groups(seed, outer, len(self.blocks), job.plan.group, permuted=False)
-        options = replace(job.options, seed=seed, bias=bias, threads=session.place.threads)
-        entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
-        task = job.task
+        self._seed = seed_of_part(job.options.seed, drawn, number)
+        n_blocks, group = len(self.blocks), job.plan.group
+        self.groups = block_groups(self._seed, drawn, n_blocks, group, permuted=False)
+        self.task = job.task
         if job.folded:
             folds = RowArray(folder / "folds.work", self.manifest, np.int32)
             folds.all[:] = job.folds(manifest, self.blocks)
-            task = replace(task, folds=folds)
-        self.solver: BlockDescent = make_descent(
-            self.manifest, options, task, folder, entries, at.trained
-        )
-        self.alpha = np.concatenate(alpha_after(job, manifest, at, self.blocks))
-        ends = np.cumsum([vectors.width for vectors in self.solver.vectors])[:-1]
-        self._before = np.split(self.alpha, ends, axis=1)
-        for start, own in zip(self.solver.starts, self._before, strict=True):
-            start.alpha[:] = own
+            self.task = replace(self.task, folds=folds)
         self._folder, self.times = folder, Times()
 
     def stream(self, groups: Sequence[Blocks] | None = None) -> Iterator[Loaded]:
@@ -221,10 +216,6 @@ class Part:
                 self.times.add(loaded)
                 yield loaded
 
-    def _cut_short(self) -> bool:
-        self.session.give_up_if_ended()
-        return False
-
     @property
     def _has_all(self) -> bool:
         """Whether all rows are here, and in memory at once.
@@ -235,6 +226,61 @@ class Part:
         13 and 25 rounds instead of 16 and 24, but three and five times the work.
         """
         return self._job.n_parts == 1 and len(self.groups) == 1
+
+    def write_alpha(self, first: int, models: Sequence[int], before: Floats, after: Floats) -> None:
+        """Write alpha of models as they were before the round and are now, float64[n_rows, M]."""
+        rows = [block.rows for block in self.session.manifest.blocks]
+        number = first + self._rounds + 1
+        RoundAlpha(self._job.run_folder, number, self._parts, rows, models).write(
+            self.number, before, after
+        )
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+
+
+class DescentPart(Part):
+    """A part with alpha and weights, in rounds of descent.
+
+    Parameters
+    ----------
+    at : Round                the rounds before
+    factors : float64[n_features + 1] or None     by which columns are multiplied
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        at: Round,
+        number: int,
+        factors: Floats | None,
+        folder: Path,
+    ) -> None:
+        super().__init__(job, session, at.outer, at.outer + 1, number, folder)
+        self._at, self._factors, bias = at, factors, job.options.bias
+        if factors is not None and bias > 0.0:
+            bias *= float(factors[-1])
+        options = replace(
+            job.options, seed=self._seed, bias=bias, threads=session.place.threads
+        )
+        entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
+        self.solver: BlockDescent = make_descent(
+            self.manifest, options, self.task, folder, entries, at.trained
+        )
+        self.alpha = np.concatenate(alpha_after(job, session.manifest, at, self.blocks))
+        ends = np.cumsum([vectors.width for vectors in self.solver.vectors])[:-1]
+        self._before = np.split(self.alpha, ends, axis=1)
+        for start, own in zip(self.solver.starts, self._before, strict=True):
+            start.alpha[:] = own
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        self.solver.discard()
+
+    def _cut_short(self) -> bool:
+        self.session.give_up_if_ended()
+        return False
 
     @property
     def sample(self) -> Blocks:
@@ -354,9 +400,8 @@ class Part:
 
     def write(self) -> None:
         """Write alpha as it was and as it is now."""
-        at, manifest = self._at, self.session.manifest
-        files = self._job.alpha(manifest, at.outer + 1, at.first, at.columns)
-        files.write(self.number, self.alpha, np.concatenate(self._after, axis=1))
+        after = np.concatenate(self._after, axis=1)
+        self.write_alpha(self._at.first, self._at.columns, self.alpha, after)
 
     def start(self, previous: Previous) -> list[Floats]:
         """Take over the alpha of an earlier run, made to fit, and add up the weights it makes.
@@ -389,21 +434,90 @@ class Part:
         return [W[-1].copy() for W in self.weights]
 
 
+class NewtonPart(Part):
+    """A part in a pass of Newton's method, with alpha and their centers.
+
+    Parameters
+    ----------
+    at : NewtonRound          the rounds before, and what is to be done
+    V : sequence of float64[n_features + 1, P]    what models work on, of those that share a pass
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        at: NewtonRound,
+        number: int,
+        V: Sequence[Floats],
+        folder: Path,
+    ) -> None:
+        super().__init__(job, session, at.outer, at.stays, number, folder)
+        self._at, bias = at, max(job.options.bias, 0.0)
+        self._points = [replace(of, V=own.copy()) for of, own in zip(at.points, V, strict=True)]
+        center, alpha = pairs_before(job, session.manifest, at, self.blocks)
+        self.rows = []
+        for k, numbers in enumerate(at.numbers):
+            own = RowArray(folder / f"alpha-{k}.work", self.manifest, np.float64, len(numbers))
+            part = RowPass(self.task.some(numbers), bias, own, session.manifest.n_features + 1)
+            own.table[:] = alpha[:, numbers]
+            if part.center is not None:
+                part.center.table[:] = center[:, numbers]
+            self.rows.append(part)
+
+    def pass_over(self) -> PassReport:
+        """Return what the rows contribute; write their alpha where a point is evaluated."""
+        for part, points in zip(self.rows, self._points, strict=True):
+            part.begin(points)
+        for loaded in self.stream():
+            with self.times.counting("solve_s"):
+                for part, points in zip(self.rows, self._points, strict=True):
+                    part.step(loaded.group, points)
+        if self._at.evaluated and self._at.writes:
+            self._write()
+        found = [part.found for part in self.rows]
+        return PassReport(found, self.manifest.n_rows, self.times)
+
+    def _write(self) -> None:
+        pairs: list[tuple[Floats, Floats]] = []
+        for part, points in zip(self.rows, self._points, strict=True):
+            columns, every = points.evaluated, slice(None)
+            after = part.alpha.at(every, columns)
+            pairs.append((after if part.center is None else part.center.at(every, columns), after))
+        before, after = (np.concatenate(arrays, axis=1) for arrays in zip(*pairs, strict=True))
+        self.write_alpha(self._at.first, self._at.evaluated, before, after)
+
+    def discard(self) -> None:
+        """Delete the scratch files."""
+        for part in self.rows:
+            part.discard()
+
+
+P = TypeVar("P", bound=Part)
+
+
 @contextlib.contextmanager
-def _opened(job: Job, at: Round, number: int, curvature: Floats | None = None) -> Iterator[Part]:
-    session, factors = _session(job), None if curvature is None else np.sqrt(curvature[:, 0])
+def _opened(job: Job, part: Callable[[Session, Path], P]) -> Iterator[P]:
+    """Yield a part, made with the session of the run and a folder; no other is worked on here."""
+    session = _session(job)
     try:
-        with (
-            session.lock,
-            temporary_folder(session.place.scratch) as folder,
-        ):
-            part = Part(job, session, at, number, factors, folder)
+        with session.lock, temporary_folder(session.place.scratch) as folder:
+            made = part(session, folder)
             try:
-                yield part
+                yield made
             finally:
-                part.solver.discard()
+                made.discard()
     finally:
         session.free()
+
+
+def _descending(
+    job: Job, at: Round, number: int, curvature: Floats | None = None
+) -> contextlib.AbstractContextManager[DescentPart]:
+    factors = None if curvature is None else np.sqrt(curvature[:, 0])
+    return _opened(
+        job, lambda session, folder: DescentPart(job, session, at, number, factors, folder)
+    )
 
 
 def descend(
@@ -425,7 +539,7 @@ def descend(
         In the direction of each feature, over that of the rows of this part alone.
     """
     shared = None if curvature is None else curvature[0]
-    with _located(), _opened(job, at, number, shared) as part:
+    with _located(), _descending(job, at, number, shared) as part:
         part.session.previous = None
         part.descend(weights)
         part.write()
@@ -438,6 +552,19 @@ def descend(
             sum(packed.nbytes for packed in sent),
         )
         return Change(sent, None, (report,))
+
+
+def pass_over(job: Job, at: NewtonRound, number: int, V: Sequence[Floats]) -> PassReport:
+    """Return what the rows of one part contribute to a pass of Newton's method; write their alpha.
+
+    Arguments are as for `NewtonPart`.
+    """
+    with (
+        _located(),
+        _opened(job, lambda session, folder: NewtonPart(job, session, at, number, V, folder)) as part,
+    ):
+        part.session.previous = None
+        return part.pass_over()
 
 
 def certify(
@@ -458,7 +585,7 @@ def certify(
     sampling : bool
         Take some rows only, and do not recompute the weights.
     """
-    with _located(), _opened(job, at, number) as part:
+    with _located(), _descending(job, at, number) as part:
         for W, weights in zip(part.weights, candidates[0], strict=True):
             W[:] = weights
         return part.prove(candidates, sampling)
@@ -476,7 +603,7 @@ def start(job: Job, at: Round, number: int, sources: Sequence[tuple[Path, str]])
     sources : sequence of (Path, str)   the folders of the earlier run, and checksums of what their
                               checkpoints say
     """
-    with _located(), _opened(job, at, number) as part:
+    with _located(), _descending(job, at, number) as part:
         session = part.session
         if session.previous is None:
             session.previous = _previous(job, sources)

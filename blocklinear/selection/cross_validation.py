@@ -46,7 +46,7 @@ from blocklinear.training.loop import optimise
 from blocklinear.training.memory_plan import plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import Optimise, size_that_fits, split_to_fit
+from blocklinear.training.parts import Elsewhere, size_that_fits, split_to_fit
 from blocklinear.training.permutations import block_groups
 from blocklinear.training.run import Halt
 
@@ -158,7 +158,7 @@ def cross_validate(
     precedence: Sequence[float] = (),
     listener: Listener = ignore,
     halt: Halt = lambda: False,
-    by: Optimise | None = None,
+    by: Elsewhere | None = None,
 ) -> CrossValidation:
     """Compare costs by cross-validation, out of core (Yu, 6.2).
 
@@ -172,7 +172,7 @@ def cross_validate(
     weigh_scores : bool       whether a row counts in the scores as often as its weight says
     precedence : sequence of float      as for `Predictions`
     listener, halt : callable           as for `training.loop.train`
-    by : callable or None     trains models in place of `training.loop.optimise`; what it keeps in
+    by : Elsewhere or None    trains models in place of `training.loop.optimise`; what it keeps in
                               its folder meanwhile is deleted
     """
     store, options = BlockStore.of(store), options or TrainOptions()
@@ -298,7 +298,7 @@ class _Validation:
     folder: Path
     listener: Listener
     halt: Halt
-    train_elsewhere: Optimise | None
+    train_elsewhere: Elsewhere | None
     weigh_scores: bool
     precedence: Sequence[float]
 
@@ -397,9 +397,7 @@ class _Validation:
         if options.method == "auto":
             if self._whole is not None:  # the choice loads a block, which no plan has room for
                 self._whole.empty()
-            options, choice = choose_method(
-                self.store, options, models, distributed=self.train_elsewhere is not None
-            )
+            options, choice = choose_method(self.store, options, models, self.train_elsewhere)
             self.listener(choice)
         models = dataclasses.replace(models, folds=self._folds)
         units = [Unit(c, fold) for c in range(len(costs)) for fold in range(self.n_folds)]
@@ -451,7 +449,7 @@ class _Validation:
         assert self.train_elsewhere is not None
         discard(self.folder)  # of one that was killed
         try:
-            outcome = self.train_elsewhere(
+            outcome = self.train_elsewhere.optimise(
                 self.store, options, models, self.folder, self.listener, self.halt, 0, 0.0
             )
         except StoppedError:

@@ -168,7 +168,7 @@ class Trainee(ABC):
     def adopt(self, weights: Floats) -> None:
         """Make other weights of one problem, float64[n_features + 1, M], the candidates."""
 
-    def to_newton(self, enough_products: float) -> "Solver | None":
+    def to_newton(self, enough_products: float) -> "Trainee | None":
         """Return Newton's method, to go on from here; None if it cannot.
 
         `enough_products` is as for `NewtonIterate`.

@@ -30,7 +30,7 @@ _ITERATES = items(
 )
 """The rest is compared with what they begin with, see `solvers.protocol.take_attributes`."""
 _NEWTON = items(
-    fields({"active": items(count), "rows": count, "hessians": count, "models": _ITERATES})
+    fields({"active": items(count), "models": _ITERATES}, {"rows": count, "hessians": count})
 )
 _L1 = fields(
     {
@@ -47,8 +47,9 @@ _METHOD = fields(
         "columns": items(count), "by_pass": items(items(count)),
         "certificates": items(maybe(_CERTIFICATE)),
         "newton": _NEWTON, "l1": _L1, "regions": items(row(count, count, count)),
-        # of a cluster; `kept` are rounds, the models trained in them, and the steps taken
-        "parts": count, "written": items(count), "first": count,
+        # of a cluster; `kept` are rounds, the models trained in them, and the steps taken; from
+        # the round that `stays` on parts are the same
+        "parts": count, "written": items(count), "first": count, "stays": count,
         "kept": items(row(count, items(count), items(number))),
     },
     more=True,

@@ -41,7 +41,7 @@ from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
-from blocklinear.training.parts import AnotherRun, Optimise, discard_others, train_in_parts
+from blocklinear.training.parts import AnotherRun, Elsewhere, discard_others, train_in_parts
 from blocklinear.training.permutations import sampled
 from blocklinear.training.previous import find_previous
 from blocklinear.training.run import GroupRun, Halt, Run, check_finite
@@ -59,7 +59,7 @@ def train(
     listener: Listener = ignore,
     halt: Halt = lambda: False,
     keep: Callable[[LinearModel], object] = lambda model: None,
-    optimise: Optimise | None = None,
+    by: Elsewhere | None = None,
 ) -> LinearModel:
     """Train a linear model on a store, out of core, to a certified optimum.
 
@@ -69,12 +69,12 @@ def train(
     ----------
     listener : callable       called with an `OuterIteration` after each of these, a `BlockStep`
                               after each of these, and `Warned` events
-    optimise : callable or None         trains a task in place of `optimise` of this module
+    by : Elsewhere or None    trains tasks in place of `optimise` of this module
     """
     store, options = BlockStore.of(store), options or TrainOptions()
     if options.costs:
         raise UsageError(f"there are {len(options.costs)} costs", "call train_grid")
-    (model,) = train_models(store, options, listener, halt, lambda models: keep(*models), optimise)
+    (model,) = train_models(store, options, listener, halt, lambda models: keep(*models), by)
     return model
 
 
@@ -84,7 +84,7 @@ def train_models(
     listener: Listener,
     halt: Halt,
     keep: Callable[[list[LinearModel]], object],
-    by: Optimise | None,
+    by: Elsewhere | None,
 ) -> list[LinearModel]:
     """Lock a store and train the model of each C that the options ask for.
 
@@ -103,7 +103,7 @@ def train_models(
         with label_places(store):
             task = make_task(manifest, options)
             if options.method == "auto":
-                options, choice = choose_method(store, options, task, distributed=by is not None)
+                options, choice = choose_method(store, options, task, by)
                 listener(choice)
         warn_of_weights(options, task.labels, store, listener)
         if not (options.resume or options.warm_start or options.restart):
@@ -113,7 +113,7 @@ def train_models(
             read_names(store.folder, manifest)
             manifest.read_recipe(store.folder)
             outcome, folders = train_in_parts(
-                store, options, task, folder, listener, halt, by or optimise
+                store, options, task, folder, listener, halt, by.optimise if by else optimise
             )
             models = outcome.models(store, options, task, choice)
             keep(models)

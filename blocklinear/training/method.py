@@ -10,7 +10,8 @@ needs at most about
     (1 + h |x|**2) log(1 / gap)
 
 of them, h being the largest second derivative of C times the loss (1 + h |x|**2 is the condition of
-its dual; Beck and Tetruashvili 2013), and each of its steps takes as long as some entries more.
+its dual; Beck and Tetruashvili 2013), and each of its steps takes as long as some entries more. In
+parts on a cluster h counts once for each part (Ma et al., ICML 2015, Lemma 4).
 Newton's method needs few passes, whatever the condition, but one that adds the Hessian up costs
 more; by products alone it needs more of them.
 """
@@ -39,35 +40,38 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, folder_of_part, parts_of
 from blocklinear.training.checkpoint_schema import check_facts
 from blocklinear.training.memory_plan import plan_that_fits
+from blocklinear.training.parts import Elsewhere
 
 
 def choose_method(
-    store: BlockStore, options: TrainOptions, task: Models, distributed: bool
+    store: BlockStore, options: TrainOptions, task: Models, by: Elsewhere | None
 ) -> tuple[TrainOptions, MethodChosen]:
     """Return options that leave the method to the data with one, and why it is that.
 
-    Of several costs the largest decides, which takes longest. A cluster, where the work is
-    `distributed`, has coordinate descent only.
+    Of several costs the largest decides, which takes longest.
     """
-    choice = MethodChosen("dual", "a cluster trains by it")
-    if not distributed:
-        choice = _choice(store, options, task)
+    choice = _choice(store, options, task, by)
     options = replace(options, method=choice.method)
     return options.for_newton() if choice.method == "newton" else options, choice
 
 
-def _choice(store: BlockStore, options: TrainOptions, task: Models) -> MethodChosen:
+def _choice(
+    store: BlockStore, options: TrainOptions, task: Models, by: Elsewhere | None
+) -> MethodChosen:
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)
     passes = newton_work(newton_passes(solver), manifest) / nnz
     passes *= OF_SEVERAL if len(task) > 1 else 1
     cost = float(task.asked.max())
-    epochs = _condition(store, options, cost) * math.log(1.0 / (options.gap or 1e-3))
+    newton, url_bytes = replace(options, method="newton"), store.fetching_bytes
+    if by is None:
+        plan, n_parts = plan_that_fits(manifest, newton, n_columns(len(task)), 0, url_bytes), 1
+    else:
+        plan, n_parts = by.plan(store, newton, task)
+    epochs = _condition(store, options, cost, n_parts) * math.log(1.0 / (options.gap or 1e-3))
     descent = descent_work(solver, epochs, epochs * manifest.n_rows / nnz)
     few = knows_too_few(solver, manifest)
     facts = _resumed(store, options)
-    newton = replace(options, method="newton")
-    plan = plan_that_fits(manifest, newton, n_columns(len(task)), url_bytes=store.fetching_bytes)
     fits = facts["hessian"] if facts is not None else plan is not None and plan.hessian
     resident = plan is not None and plan.group >= len(manifest.blocks)
     by_products = not fits and resident and has_many_rows(manifest) and len(task) == 1
@@ -105,8 +109,8 @@ def _resumed(store: BlockStore, options: TrainOptions) -> dict[str, Any] | None:
     return facts if facts is not None and facts["course"]["method"] in ("dual", "newton") else None
 
 
-def _condition(store: BlockStore, options: TrainOptions, cost: float) -> float:
-    """Return 1 + h |x|**2, of the mean over the rows of a block."""
+def _condition(store: BlockStore, options: TrainOptions, cost: float, n_parts: int) -> float:
+    """Return 1 + n_parts h |x|**2, of the mean over the rows of a block."""
     manifest = store.manifest
     weight = manifest.weights["total"] / max(manifest.n_rows, 1)
     curvature = 0.25 if SOLVERS[options.solver].kind == losses.LOGISTIC else 2.0
@@ -115,4 +119,4 @@ def _condition(store: BlockStore, options: TrainOptions, cost: float) -> float:
         (loaded,) = loader.stream([(number,)])
         squares = loaded.group.sq_norm / max(loaded.group.n_rows, 1)  # their sum may be infinite
         size = float(squares.sum()) + max(options.bias, 0.0) ** 2
-    return 1.0 + curvature * (cost * float(weight)) * size
+    return 1.0 + n_parts * curvature * (cost * float(weight)) * size

@@ -94,6 +94,7 @@ class Previous:
         self.switched_at: int | None = facts["descended"]
         self._is_sum = self.has_w and self.switched_at is None and self.course["method"] == "dual"
         self._of_cluster = "parts" in self._state
+        self._of_rounds = self._of_cluster and "newton" not in self._state
         self.next_round = max(rounds_of(facts), default=-1) + 1
         self.columns: dict[float | None, PreviousVector] = dict(self._columns(cost))
 
@@ -104,7 +105,7 @@ class Previous:
         nearest = asked[_nearest(asked, cost)]
         weights = self._weights(len(models)) if self.has_w else {}
         certified = set[int]()  # and no sums, as they may be averages
-        if self._of_cluster:
+        if self._of_rounds:
             certified = set(range(len(models))).difference(*state["trained"])
         for numbers, alpha in self._alphas(len(models)):
             for j, number in enumerate(numbers):
@@ -123,7 +124,8 @@ class Previous:
         together = {f"alpha-{k}": shared for k, shared in enumerate(self._state.get("by_pass", ()))}
         if self._of_cluster and "alpha" not in self._checkpoint.names:  # `gc` leaves it there
             yield range(n_models), AlphaLeft(self._checkpoint).of_rows
-        elif self._of_cluster:
+            return
+        if self._of_cluster:
             together = {"alpha": range(n_models)}
         for name, shared in together.items():
             yield shared, self.lines(name).reshape(self.n_rows, len(shared)).__getitem__
@@ -142,7 +144,7 @@ class Previous:
         state = self._state
         arrays: list[tuple[str, Sequence[int], int]] = []  # names, their models, their columns
         trained = state["trained"]
-        if self._of_cluster:
+        if self._of_rounds:
             arrays.append(("final", range(n_models), n_models))
             parts = [(numbers, numbers, len(numbers)) for numbers in trained]
         else:
@@ -177,7 +179,7 @@ class Previous:
     def first_violation(self, cost: float) -> float:
         """Return what violations of a regression are compared with, of a C nearest to `cost`."""
         nearest = _nearest(self._state["asked"], cost)
-        for k, shared in enumerate(self._state["trained" if self._of_cluster else "by_pass"]):
+        for k, shared in enumerate(self._state["trained" if self._of_rounds else "by_pass"]):
             if nearest in shared:
                 return self.stored_number(f"first-{k}", shared.index(nearest)) or 0.0
         return 0.0

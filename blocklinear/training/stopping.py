@@ -59,7 +59,6 @@ class Stopping:
     options : TrainOptions    what is asked for
     roomier : callable        returns a budget with room for Newton steps, if there is one and the
                               run has none
-    ends_with_newton : bool   whether descent may go on by Newton steps: not on a cluster
     one_target : bool         whether all rows of a regression have the same target: the optimum may
                               be 0 then, where no relative gap is small
     spent_s : float           of the time limit, on models that were trained before
@@ -68,7 +67,6 @@ class Stopping:
     def __init__(self, options: TrainOptions) -> None:
         self.options = options
         self.roomier: Callable[[], int | None] = lambda: None
-        self.ends_with_newton = True
         self.one_target = False
         self.spent_s = 0.0
         self._scale = DOUBT  # of gaps to their estimates from some rows
@@ -142,10 +140,9 @@ class Stopping:
             return "give a larger --max-outer, or --method dual, which needs fewer"
         if options.solver == ONE_CLASS:  # which has no C
             return "scale the data, or give a larger --max-outer"
-        faster, more = "", ""
-        if self.ends_with_newton:
-            faster = ", which ends with Newton steps where there are two classes, or few features"
-        solver = f"-s 1{faster}" if options.solver == 3 else "another solver"
+        solver, more = "another solver", ""
+        if options.solver == 3:
+            solver = "-s 1, which ends with Newton steps where there are two classes, or few features"
         if report.outer >= FORESIGHT and (budget := self.roomier()):
             more = f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
         return f"scale the data, lower C, give a larger --max-outer, {more}or try {solver}"

@@ -22,6 +22,7 @@ from blocklinear.kernels.sums import add_rows
 from blocklinear.objectives.certificate import column_norms
 from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
+from blocklinear.solvers.certified import CertifiedModels
 from blocklinear.solvers.protocol import Abandoned, Solver, Start
 from blocklinear.solvers.sharing import n_columns
 from blocklinear.solvers.working_set import MOST_PASSES, WARM_PASSES
@@ -86,10 +87,17 @@ def _go_on_from_w(solver: Solver, previous: Previous, options: TrainOptions) -> 
         part.take_w()
     if solver.updates is not None:
         solver.updates[:] = previous.stored_number("updates-0") or 0.0
+    compare_violations(solver, previous, options)
+    return True
+
+
+def compare_violations(
+    solver: Solver | CertifiedModels, previous: Previous, options: TrainOptions
+) -> None:
+    """Compare violations with those at w = 0 of an earlier run, if that was of the same problem."""
     was, now = previous.course, options.course()
     if all(name in was and was[name] == now[name] for name in _PROBLEM):
         solver.compare_with(previous.first_violations())
-    return True
 
 
 @dataclass(frozen=True)

@@ -305,7 +305,7 @@ def test_waiting_ends_without_workers(monkeypatch):
 
 def test_a_run_whose_worker_works_for_another_one_says_so(store, two, expected, monkeypatch):
     """Two runs at once: a worker with several threads has tasks of both."""
-    step, taken = worker.Part._step, []
+    step, taken = worker.DescentPart._step, []
 
     def interrupted(part, group, place):
         if not taken:
@@ -313,7 +313,7 @@ def test_a_run_whose_worker_works_for_another_one_says_so(store, two, expected, 
             worker._session(replace(part._job, name="another"))
         step(part, group, place)
 
-    monkeypatch.setattr(worker.Part, "_step", interrupted)
+    monkeypatch.setattr(worker.DescentPart, "_step", interrupted)
     with pytest.raises(ClusterError, match="works for another run, too") as error:
         trained(store, two)
     assert "--resume" in str(error.value)

@@ -158,7 +158,7 @@ def test_a_client_that_dies_as_models_are_dropped(serial, store, expected, monke
     save, wanted = DistributedRun.save, [0, 1]
 
     def failing(self):
-        if self.solver.dropped and wanted and wanted.pop(0):
+        if self.solver.unsaved and wanted and wanted.pop(0):
             raise Broken("before it is saved")
         save(self)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training.small import DUAL_SOLVERS, Heard, newton_after, split_text
+from training.small import DUAL_SOLVERS, Heard, descent_alone, newton_after, split_text
 from training.warm import check_proofs, more, rows
 from training.warm import how as settings
 
@@ -204,8 +204,9 @@ def skewed(store, client, **options):
 
 
 @pytest.mark.parametrize(("after", "blocks"), [("cluster", 6), ("one machine", 6), ("gc", 16)])
-def test_models_that_had_left_start_warm_too(two, tmp_path, after, blocks):
+def test_models_that_had_left_start_warm_too(two, tmp_path, after, blocks, monkeypatch):
     """Files of the rounds that they were trained in last are kept."""
+    descent_alone(monkeypatch)
     store = split_text(tmp_path, rows(1, 150, 6, classes=CLASSES), blocks)
     _, _, cold = skewed(store, two)
     folder = store.folder / "runs" / "default"
@@ -310,7 +311,7 @@ def test_a_start_that_is_given_up(serial, killed, expected, monkeypatch):
         raise Abandoned
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker.Part, "start", abandoned)
+        patch.setattr(worker.DescentPart, "start", abandoned)
         with pytest.raises(StoppedError, match="before there was anything to save"):
             started_warm(store, client, options)
     assert Checkpoint(store.folder / "runs" / "default").checksum == before

@@ -36,6 +36,11 @@ class Points:
     widths: Floats  # float64[width]
     direct: bool  # whether Hessians are to be added up
 
+    @property
+    def evaluated(self) -> NDArray[np.int64]:
+        """The models that evaluate a point."""
+        return np.array(self.models, np.int64)[self.evaluates]
+
 
 @dataclass(frozen=True)
 class RowSums:
@@ -63,7 +68,7 @@ class RowSums:
 
     def plus(self, other: "RowSums") -> "RowSums":
         """Return those of both rows."""
-        return RowSums(*(a + b for a, b in zip(vars(self).values(), vars(other).values())))
+        return RowSums(**{name: of + getattr(other, name) for name, of in vars(self).items()})
 
 
 class RowPass:

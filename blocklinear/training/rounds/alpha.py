@@ -1,6 +1,7 @@
 """Alpha of a run on a cluster: what it was before a round, and what each part made of it.
 
-A part writes one file a round; the alpha that a run starts warm from is there likewise, as that of
+A part writes one file a round, in a pass of Newton's method the center as alpha before, and if no
+model evaluates a point none; the alpha that a run starts warm from is there likewise, as that of
 a round before the first. The step along the change is known only when all parts have ended, so that
 readers take it: nothing has to be written twice, and a part that is worked on again, on another
 worker, writes the same bits. A model that is trained no more has its alpha in the files of
@@ -83,14 +84,21 @@ class RoundAlpha:
     def of_blocks(self, blocks: Sequence[int], steps: Floats) -> list[Floats]:
         """Return alpha of blocks after `steps` along its change, float64[rows, n_models] each.
 
+        Errors are those of `pairs`.
+        """
+        return [stepped(old, new, steps) for old, new in self.pairs(blocks)]
+
+    def pairs(self, blocks: Sequence[int]) -> list[Floats]:
+        """Return alpha of blocks before and after, float64[2, rows, n_models] each.
+
         DamagedError is raised if a file is not what was written, StorageError if it cannot be read.
         """
         found: dict[int, Floats] = {}
         for part, of_part in enumerate(self.parts):
             places = [place for place, block in enumerate(of_part) if block in blocks]
             if places:
-                pairs = self._read_alpha(part, places).items()
-                found |= {of_part[k]: stepped(old, new, steps) for k, (old, new) in pairs}
+                pairs = self._read_alpha(part, places)
+                found |= {of_part[place]: pair for place, pair in pairs.items()}
         return [found[block] for block in blocks]
 
     def _read_alpha(self, part: int, places: Sequence[int]) -> dict[int, Floats]:
@@ -139,14 +147,15 @@ class AlphaLeft:
         facts = checkpoint.facts or {}
         state, seed = facts["method"], facts["course"]["seed"]
         rows = [rows for _, rows in facts["blocks"]]
-        last = checkpoint.mapped("taken").tolist()
+        last = checkpoint.mapped("taken").tolist() if state["written"] else []
         self._n_models = len(state["models"])
         self._starts = np.cumsum([0, *rows]).tolist()
         self._rounds: list[tuple[RoundAlpha, Floats]] = []  # with the steps
         for outer, models, steps in (*state["kept"], [facts["outer"], state["written"], last]):
             if len(models) != len(steps) or not set(models) <= set(range(self._n_models)):
                 raise ValueError("the steps are not those of the models")
-            parts = parts_of_round(seed, outer, len(rows), state["parts"])
+            drawn = min(outer, state.get("stays", outer))
+            parts = parts_of_round(seed, drawn, len(rows), state["parts"])
             files = RoundAlpha(checkpoint.folder, state["first"] + outer, parts, rows, models)
             if models:  # or the run has not begun
                 self._rounds.append((files, np.array(steps, np.float64)))

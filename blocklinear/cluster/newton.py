@@ -1,0 +1,184 @@
+"""Newton's method in rounds: models here, rows and alpha with the workers.
+
+A round is a pass over all rows, as on one machine. What rows contribute to it, `RowSums`, is a sum
+over them: parts add up their own, and workers add up those. So there are as many passes as on one
+machine, whatever the number of parts, and nothing but the order of summation differs. Parts stay
+the same in all rounds, so that their rows stay in the memory of their workers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blocklinear.cluster import sums, worker
+from blocklinear.cluster.engine import Engine
+from blocklinear.cluster.job import Job, NewtonRound, Round
+from blocklinear.objectives.certificate import Certificate, joined
+from blocklinear.options import TrainOptions
+from blocklinear.solvers.newton.solver import NewtonModels
+from blocklinear.store.manifest import Manifest
+from blocklinear.training.previous import Previous
+from blocklinear.training.run import Times
+from blocklinear.training.warm_start import compare_violations
+
+Floats = NDArray[np.float64]
+_NO_COLUMNS = np.zeros((0, 0))
+Kept = tuple[int, list[int], list[float]]
+
+
+class DistributedNewton(NewtonModels):
+    """The models of a run on their way by Newton's method; the workers pass over the rows.
+
+    Parameters
+    ----------
+    options : TrainOptions    of the method
+    enough_products : float   as for `NewtonIterate`
+    outer, first : int        rounds of descent before, and the number of the files of the first
+    kept : sequence           rounds that have alpha: their number, the models, the steps taken
+
+    Attributes
+    ----------
+    outer : int               rounds done
+    spent : Times             by all workers in the last of them
+    unsaved : bool            whether the last checkpoint has not what workers are to read
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        manifest: Manifest,
+        engine: Engine,
+        options: TrainOptions,
+        enough_products: float,
+        outer: int = 0,
+        first: int = 0,
+        kept: Sequence[Kept] = (),
+    ) -> None:
+        super().__init__(job.task, manifest, options, enough_products)
+        self._job, self._manifest, self._engine = job, manifest, engine
+        self.outer, self.first, self._stays = outer, first, outer + 1
+        self.spent, self.unsaved = Times(), True
+        self._kept = list(kept)
+        self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
+        self._begin()
+
+    def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
+        """Begin where another solver stands, as `NewtonModels` does."""
+        super().start_from(weights, proven)
+        self._begin()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must know before it can fill `arrays`, as JSON."""
+        return super().state | {
+            "parts": self._job.n_parts, "written": [], "first": self.first, "kept": self._kept,
+            "stays": self._stays,
+        }  # fmt: skip
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        if state["parts"] != self._job.n_parts:
+            raise ValueError("the parts of the state are not those of the run")
+        self._go_on(state)
+        self.first, self._stays = state["first"], state["stays"]
+        self._kept = [(outer, models, steps) for outer, models, steps in state["kept"]]
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that a checkpoint must keep, by name, and what workers read from it."""
+        points = {f"points-{k}": part.points.V for k, part in enumerate(self._passes)}
+        return super().arrays | points
+
+    @property
+    def _numbers_of_passes(self) -> list[list[int]]:
+        return [numbers.tolist() for numbers in self._numbers]
+
+    def _at(self, writes: bool) -> NewtonRound:
+        """Return where the run stands, as workers are to know it."""
+        points = [replace(part.points, V=_NO_COLUMNS) for part in self._passes]
+        return NewtonRound(
+            self.outer, self._stays, self.first, self._kept, self._numbers_of_passes, points, writes
+        )
+
+    def start(self, previous: Previous, halt: Callable[[], bool]) -> sums.Started:
+        """Start from the alpha of an earlier run, and from the weights that they add up to.
+
+        Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
+        """
+        job, engine, numbers = self._job, self._engine, self._numbers_of_passes
+        self.first = previous.next_round
+        at = Round(-1, numbers, [], np.zeros(0), self.first)
+
+        def begin(anew: bool) -> Callable[[int], Any]:
+            return lambda number: engine.submit(
+                worker.start, job, at, number, previous.sources, **engine.placed(number)
+            )
+
+        found: sums.Started = engine.sum_of_parts(begin, job.n_parts, sums.added_starts, halt)
+        weights = np.zeros((self._manifest.n_features + 1, len(self.task)))
+        for k, (packed, own) in enumerate(zip(found.weights, numbers, strict=True)):
+            weights[:, own] = packed.whole()
+            if found.biases:
+                weights[-1, own] = found.biases[k]
+        models = [number for own in numbers for number in own]
+        self._kept = [(0, models, [1.0] * len(models))]
+        compare_violations(self, previous, self._job.options)
+        self.start_from(weights, [None] * len(models))
+        return found
+
+    def advance(self, halt: Callable[[], bool]) -> None:
+        """Do a pass.
+
+        Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
+        """
+        at = self._at(writes=True)
+        found = self._pass_over(at, self._loaded, halt)
+        self.outer, self._futures, self.spent = self.outer + 1, {}, found.times
+        if at.evaluated:
+            later = set(at.evaluated)
+            kept = [of for of in self._kept if not later.issuperset(of[1])]
+            self._kept = [*kept, (self.outer, at.evaluated, [1.0] * len(at.evaluated))]
+        self._end(found, self.outer)
+        self._begin()
+
+    def _end(self, found: sums.PassReport, passes: int) -> None:
+        for part, own in zip(self._passes, found.writable, strict=True):
+            part.end(own, found.n_rows, passes)
+
+    def _loaded(self, anew: bool) -> Any:
+        """Return the future of the points of the checkpoint, which a worker reads and others get.
+
+        With `anew` nothing is taken to be on the workers already.
+        """
+        if anew or not self._futures:
+            shapes = [part.points.V.shape for part in self._passes]
+            self._futures["points"] = self._engine.submit(
+                worker.load, self._job, self.outer, "points", shapes
+            )
+        return self._futures["points"]
+
+    def _pass_over(
+        self, at: NewtonRound, points: Callable[[bool], Any], halt: Callable[[], bool]
+    ) -> sums.PassReport:
+        job, engine = self._job, self._engine
+
+        def begin(anew: bool) -> Callable[[int], Any]:
+            V = points(anew)
+            return lambda number: engine.submit(
+                worker.pass_over, job, at, number, V, **engine.placed(number)
+            )
+
+        found: sums.PassReport = engine.sum_of_parts(begin, job.n_parts, sums.added_passes, halt)
+        return found
+
+    def certify(self, halt: Callable[[], bool]) -> Certificate:
+        """Return the certificate of the weights; of adopted ones after a pass."""
+        if self._adopted is not None:
+            self._begin_with(self._adopted)
+            self._adopted, V = None, [part.points.V for part in self._passes]
+            handed = self._engine.submit(worker.handed, V)
+            self._end(self._pass_over(self._at(writes=False), lambda anew: handed, halt), 0)
+        return joined(self._certificates())
