@@ -89,7 +89,7 @@ class DistributedNewton(NewtonModels):
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All that a checkpoint must keep, by name, and what workers read from it."""
-        points = {f"points-{k}": part.points.V for k, part in enumerate(self._passes)}
+        points = {f"points-{k}": part.V for k, part in enumerate(self._passes)}
         return super().arrays | points
 
     @property
@@ -154,7 +154,7 @@ class DistributedNewton(NewtonModels):
         With `anew` nothing is taken to be on the workers already.
         """
         if anew or not self._futures:
-            shapes = [part.points.V.shape for part in self._passes]
+            shapes = [part.V.shape for part in self._passes]
             self._futures["points"] = self._engine.submit(
                 worker.load, self._job, self.outer, "points", shapes
             )

@@ -128,7 +128,9 @@ class Cluster:
             self._asked(n_blocks), Engine(self._client, ""), n_blocks, ignore
         )
         try:
-            return plan_worker(store.manifest, options, task, n_parts, store.fetching_bytes), n_parts
+            return plan_worker(
+                store.manifest, options, task, n_parts, store.fetching_bytes
+            ), n_parts
         except MemoryBudgetError:
             return None, n_parts
 
@@ -196,9 +198,7 @@ class Cluster:
         return dataclasses.replace(outcome, cluster=cluster)
 
 
-def _solver(
-    job: Job, manifest: Manifest, engine: Engine
-) -> DistributedDescent | DistributedNewton:
+def _solver(job: Job, manifest: Manifest, engine: Engine) -> DistributedDescent | DistributedNewton:
     if job.options.method != "newton":
         return DistributedDescent(job, manifest, engine)
     enough_products = costs.enough_products(manifest, job.plan.hessian)

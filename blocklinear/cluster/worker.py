@@ -261,9 +261,7 @@ class DescentPart(Part):
         self._at, self._factors, bias = at, factors, job.options.bias
         if factors is not None and bias > 0.0:
             bias *= float(factors[-1])
-        options = replace(
-            job.options, seed=self._seed, bias=bias, threads=session.place.threads
-        )
+        options = replace(job.options, seed=self._seed, bias=bias, threads=session.place.threads)
         entries = job.plan.working_set_entries if len(self.groups) > 1 else 0
         self.solver: BlockDescent = make_descent(
             self.manifest, options, self.task, folder, entries, at.trained
@@ -561,7 +559,9 @@ def pass_over(job: Job, at: NewtonRound, number: int, V: Sequence[Floats]) -> Pa
     """
     with (
         _located(),
-        _opened(job, lambda session, folder: NewtonPart(job, session, at, number, V, folder)) as part,
+        _opened(
+            job, lambda session, folder: NewtonPart(job, session, at, number, V, folder)
+        ) as part,
     ):
         part.session.previous = None
         return part.pass_over()

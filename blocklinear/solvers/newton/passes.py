@@ -170,9 +170,7 @@ class NewtonPass:
 
     _points: Points | None
 
-    def __init__(
-        self, task: Models, n: int, options: TrainOptions, enough_products: float
-    ) -> None:
+    def __init__(self, task: Models, n: int, options: TrainOptions, enough_products: float) -> None:
         kind = NewtonIterate if task.solver.smooth else ProximalIterate
         self._vectors = {name: np.zeros((len(task), n)) for name in kind.vectors}
         self.models = [
@@ -222,23 +220,26 @@ class NewtonPass:
             self.start_from(self.V)  # where a warm start may have put them
         if active != self._active:
             self._take_part(active)
-        self._points = None
+        self._points = self._gathered()
 
     @property
     def points(self) -> Points:
         """What the pass under way works on."""
-        if self._points is None:
-            models = self.taking_part
-            for column, model in enumerate(models):
-                self.V[:, column] = model.point
-            self._points = Points(
-                self._active, self.V, np.array([model.magnitude for model in models]),
-                np.array([model.evaluates for model in models], np.bool_),
-                np.array([model.recenters for model in models], np.bool_),
-                np.array([model.width for model in models]),
-                any(model.evaluates and model.direct for model in models),
-            )  # fmt: skip
+        if self._points is None:  # it goes on after a resume
+            self._points = self._gathered()
         return self._points
+
+    def _gathered(self) -> Points:
+        models = self.taking_part
+        for column, model in enumerate(models):
+            self.V[:, column] = model.point
+        return Points(
+            self._active, self.V, np.array([model.magnitude for model in models]),
+            np.array([model.evaluates for model in models], np.bool_),
+            np.array([model.recenters for model in models], np.bool_),
+            np.array([model.width for model in models]),
+            any(model.evaluates and model.direct for model in models),
+        )  # fmt: skip
 
     def end(self, found: RowSums, n_rows: int, passes: int) -> None:
         """Let each model that takes part draw its consequence from what so many rows contribute."""
