@@ -571,6 +571,17 @@ def test_cross_validation_is_that_of_a_grid_search(scoring):
     assert (found.predict(X) == single.predict(X)).all()
 
 
+@pytest.mark.parametrize("classes", [[1, 2], [2, 1], [-1, 1]])
+def test_f1_of_numbered_classes_is_that_of_class_1(classes):
+    rows = Y < 2
+    y = np.array(classes)[Y[rows]]
+    found = BlockLinearSVCCV([0.01], cv=4, scoring="f1", **TIGHT).fit(X[rows], y)
+    single = GridSearchCV(BlockLinearSVC(**TIGHT), {"C": [0.01]}, cv=4, scoring="f1")
+    results = single.fit(X[rows], y).cv_results_
+    expected = [results[f"split{k}_test_score"] for k in range(4)]
+    np.testing.assert_allclose(found.scores_, expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("names", [["no", "yes"], ["yes", "no"], ["c", "b", "a"]])
 def test_rows_with_equal_decision_values_are_scored_as_they_are_predicted(names):
     """The first class is theirs, in whatever order the rows come; here that of empty rows."""

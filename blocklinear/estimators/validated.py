@@ -50,7 +50,8 @@ _OF_CLASSES = {
     "folds": "StratifiedKFold",
     "spread": "the rows of every class evenly",
     "scoring": '{"accuracy", "roc_auc", "f1", "f1_macro"}',
-    "default": "accuracy. roc_auc and f1 are for two classes, f1_macro for more",
+    "default": "accuracy. roc_auc and f1 are for two classes, f1_macro for more. F1 is that of\n"
+    "        class 1, as in scikit-learn, or where there is none of the second class",
     "more": '    class_weight : dict, "balanced" or None\n',
 }
 _OF_VALUES = {
@@ -101,6 +102,10 @@ class _Validated(_Choice, BlockLinear):
         self._assigned = len(splits), folds
         return X, y, weights
 
+    def _positive(self, store: BlockStore) -> float | None:
+        """Return the label of the class whose F1 chooses C; None is the larger one."""
+        return None
+
     def _train(self, store: BlockStore, options: dict[str, Any]) -> LinearModel | None:
         n_folds, assigned = self._assigned or (5 if self.cv is None else self.cv, None)
         if not isinstance(n_folds, Integral):
@@ -111,8 +116,8 @@ class _Validated(_Choice, BlockLinear):
         with telling(_heard, bool(self.verbose), how.gap) as tell:
             found = cross_validate(
                 store, how, n_folds=int(n_folds), costs=self._costs(), stratify=self._of_classes,
-                metric=metric, assigned=assigned, weigh_scores=True, precedence=precedence,
-                listener=tell,
+                metric=metric, positive=self._positive(store), assigned=assigned,
+                weigh_scores=True, precedence=precedence, listener=tell,
             )  # fmt: skip
         scores = found.report.scores
         self.Cs_ = np.array([score.cost for score in scores])
@@ -185,6 +190,10 @@ class _ValidatedClassifier(_Validated, BlockLinearClassifier):
         known: dict[Any, str] = {None: "accuracy", "accuracy": "accuracy"}
         known |= {"roc_auc": "auc", "f1": "f1"} if two else {"f1_macro": "f1"}
         return chosen("scoring", self.scoring, known), 1.0
+
+    def _positive(self, store: BlockStore) -> float | None:
+        labels, classes = sorted_classes(store.manifest)
+        return labels[0] if len(labels) == 2 and classes.tolist()[0] == 1 else None
 
 
 @dataclass(eq=False, repr=False)
