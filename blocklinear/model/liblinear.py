@@ -60,10 +60,11 @@ def check_expressible(labels: Iterable[float], index_base: int, hash_bits: int) 
         )
     for label in labels:
         if not (label.is_integer() and -(1 << 31) <= label < 1 << 31):
+            renumber = "number the classes by 32-bit integers"
             raise UsageError(
                 f"label {format_number(label)} is no 32-bit integer, and LIBLINEAR's models hold "
                 "no others",
-                "save as 'native', or train with integer labels",
+                f"save as 'native', or {renumber}" if label.is_integer() else renumber,
             )
     if index_base != 1:
         raise UsageError(

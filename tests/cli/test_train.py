@@ -323,3 +323,22 @@ def test_fractions_are_no_labels_of_liblinear_but_targets(cli, tmp_path, solver,
     done = cli("train", tmp_path / "s", tmp_path / "m", "-s", solver, "-q", "--format", "liblinear")
     assert done.status == status
     assert ("label 1.5 is no 32-bit integer" in done.err) == (status != 0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fix"),
+    [
+        (
+            (1.5, 2.5),
+            "fix: number the classes by 32-bit integers",
+        ),  # native models are refused, too
+        ((3e9, 4e9), "fix: save as 'native', or number the classes by 32-bit integers"),
+    ],
+)
+def test_labels_that_liblinear_cannot_hold_are_advised_what_can_be_done(cli, tmp_path, labels, fix):
+    data = write_rows(tmp_path / "data", labels)
+    assert cli("split", data, tmp_path / "s", "-q").status == 0
+    done = cli("train", tmp_path / "s", tmp_path / "m", "-q", "--format", "liblinear")
+    assert (done.status, done.err.split("\n")[1].strip()) == (2, fix)
+    done = cli("train", tmp_path / "s", tmp_path / "m", "-q")
+    assert (done.status == 0) == ("native" in fix)
