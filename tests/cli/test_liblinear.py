@@ -299,15 +299,19 @@ def test_an_empty_argument_is_no_file(cli, arguments, what):
     assert done.err.startswith(f"can't {what} file ")
 
 
-def test_labels_that_a_model_cannot_hold(cli, monkeypatch):
-    Path("large").write_text("3e9 1:1\n1.5 2:1\n" * 5)
+@pytest.mark.parametrize(("other", "native"), [("4e9", True), ("1.5", False)])
+def test_labels_that_a_model_cannot_hold(cli, monkeypatch, other, native):
+    Path("large").write_text(f"3e9 1:1\n{other} 2:1\n" * 5)
+    assert cli("split", "large", "store", "-q").status == 0
+    assert (cli("train", "store", "model", "-q").status == 0) == native
     assert cli("liblinear", "train", "-q", "-s", 12, "large").status == 0
     Path("large.model").unlink()
     monkeypatch.setattr("blocklinear.training.loop.train", None)  # refused before
     done = cli("liblinear", "train", "large")
     assert (done.status, done.out) == (1, "")
     assert "label 3000000000 is no 32-bit integer" in done.err
-    assert "or use `blocklinear train`, whose native models hold these" in done.err
+    advised = "or use `blocklinear train`, whose native models hold these" in done.err
+    assert advised == native
     assert not Path("large.model").exists()
 
 

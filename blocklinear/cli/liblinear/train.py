@@ -171,10 +171,12 @@ def _check_labels(arguments: TrainArguments, store: "BlockStore") -> None:
 
     if not SOLVER_TYPES[arguments.solver].classifies:
         return
+    labels, fix = store.manifest.labels or (), "write other labels"
     try:
-        check_expressible(store.manifest.labels or (), index_base=1, hash_bits=0)
+        check_expressible(labels, index_base=1, hash_bits=0)
     except UsageError as error:
-        fix = "write other labels, or use `blocklinear train`, whose native models hold these"
+        if all(label.is_integer() for label in labels):
+            fix += ", or use `blocklinear train`, whose native models hold these"
         raise UsageError(error.what, fix) from error
 
 
