@@ -9,6 +9,7 @@ import numbers
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -235,7 +236,9 @@ def _float_of(value: Any, cell: Any, k: int) -> float:
     except (TypeError, ValueError) as error:
         what = f"{cell(k)}: a {type(value).__name__} is not a number"
         raise InputError(what, _NUMBERS_ONLY) from error
-    if isinstance(value, numbers.Integral) and np.isfinite(number) and int(number) != value:
+    whole = isinstance(value, Decimal) and value.as_tuple().exponent == 0
+    whole = whole or isinstance(value, numbers.Integral)
+    if whole and np.isfinite(number) and int(number) != value:
         raise _no_float(cell(k), value)
     return number
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -58,18 +59,19 @@ def numbers_of(
     """
     pa = arrow()
     given = array.dictionary_decode() if hasattr(array, "dictionary") else array
-    missing = missing_in(given)
+    missing, is_decimal = missing_in(given), pa.types.is_decimal(given.type)
     if len(missing) == len(given):  # of any type
         return np.zeros(len(given)), missing
     if pa.types.is_float16(given.type):  # which older versions of pyarrow do not cast
         values = given.to_numpy(zero_copy_only=False).astype(np.float64)
-    else:
-        values = _values_of(given.cast(pa.float64(), safe=False), np.float64)
+    else:  # decimals by way of text, as of every tenth one Arrow makes a neighbour of its float64
+        numbers = given.cast(pa.string()) if is_decimal else given
+        values = _values_of(numbers.cast(pa.float64(), safe=False), np.float64)
     values[missing] = 0.0
     if -MOST_EXACT < values.min() <= values.max() < MOST_EXACT:
         return values, missing
-    if pa.types.is_integer(given.type):
-        _refuse_inexact(part, name, np.asarray(given.fill_null(0)), use)
+    if pa.types.is_integer(given.type) or (is_decimal and given.type.scale <= 0):
+        _refuse_inexact(part, name, _integers_in(given), use, is_decimal)
     if not -TOO_LARGE < float(values.min()) <= float(values.max()) < TOO_LARGE:
         row = int(np.flatnonzero(~(np.abs(values) < TOO_LARGE))[0])
         what = "too large: its square overflows" if np.isfinite(values[row]) else "not finite"
@@ -110,12 +112,20 @@ def _values_of(array: Any, kind: type) -> NDArray[Any]:
     return np.frombuffer(array.buffers()[1] or b"", kind, len(array), place).copy()
 
 
-def _refuse_inexact(part: FileRows, name: str, integers: NDArray[Any], use: str) -> None:
+def _integers_in(array: Any) -> NDArray[Any]:
+    """Return integers, or decimals without a fraction, as integers; 0 where one is missing."""
+    if arrow().types.is_integer(array.type):
+        return np.asarray(array.fill_null(0))
+    texts = array.cast(arrow().string()).to_pylist()
+    return np.array([0 if text is None else int(Decimal(text)) for text in texts], object)
+
+
+def _refuse_inexact(
+    part: FileRows, name: str, integers: NDArray[Any], use: str, is_decimal: bool
+) -> None:
     """Refuse the first integer that no float64 is equal to, if there is one."""
-    fix = (
-        f"leave the column out with --drop {name} if it is an identifier, or make categories of it "
-        f"with --categories {name}"
-    )
+    fix = f"leave the column out with --drop {name} if it is an identifier, or "
+    fix += "write it as text" if is_decimal else f"make categories of it with --categories {name}"
     if use == "weight":
         fix = "write weights as float64"
     elif use == "target":

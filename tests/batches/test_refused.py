@@ -1,6 +1,7 @@
 """What a batch is refused for, in which words, and that nothing is left behind."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ BAD_X = [
         "row 1, column 'a': 9007199254740993 is beyond",
     ),
     (with_cell(2**53 + 1, object), "row 2, column 1: 9007199254740993 is beyond 2"),
+    (with_cell(Decimal(2**53 + 1), object), "row 2, column 1: 9007199254740993 is beyond 2"),
     (with_cell(10**400, object), "row 2, column 1: the value is NaN or inf"),
     (with_cell(None, object), r"row 2, column 1: the value is missing \(None\)"),
     (with_cell("1.5", object), "row 2, column 1: the value is text, '1.5', not a number"),

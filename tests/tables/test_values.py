@@ -1,5 +1,7 @@
 """Numbers and codes of Arrow arrays, against lists with None where a value is missing."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,8 @@ KINDS = {
     pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False),
     pa.float16(): st.floats(width=16, allow_nan=False, allow_infinity=False).map(np.float16),
     pa.bool_(): st.booleans(),
+    pa.decimal128(20, 3): st.decimals(-(10**16), 10**16, places=3),
+    pa.decimal256(60, 30): st.decimals(-(10**9), 10**9, places=30),
 }
 
 
@@ -65,8 +69,19 @@ def test_numbers_that_are_refused(values, message):
         found_in(pa.array(values))
 
 
+@pytest.mark.parametrize(("kind", "value"), [(pa.decimal128(38, 0), 2**53 + 1),
+                                             (pa.decimal128(20, -1), 10 * 2**53 + 10)])  # fmt: skip
+def test_integers_of_decimals_are_refused_as_others_are(kind, value):
+    array = pa.array([Decimal(10), None, Decimal(value)], kind)
+    with pytest.raises(InputError, match=rf"row 3, column x: {value} is beyond 2\*\*53") as error:
+        found_in(array)
+    assert error.value.fix.endswith("or write it as text")
+
+
 def test_large_numbers():
     assert found_in(pa.array([2**62, None]))[0].tolist() == [2.0**62, 0.0]
+    large = pa.array([Decimal(2**62), None], pa.decimal128(38, 0))
+    assert found_in(large)[0].tolist() == [2.0**62, 0.0]
     assert found_in(pa.array([1e153, None]))[0].tolist() == [1e153, 0.0]
 
 
