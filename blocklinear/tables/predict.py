@@ -38,7 +38,7 @@ class TableReport:
     unseen: dict[str, int] = field(default_factory=dict)  # values without a feature, by column
     unknown_labels: int = 0  # rows of a class that the model does not know; they count as wrong
     unlabelled: int = 0  # rows without a label, where the table has a column of these
-    score: Score | None = None  # None where no row has a label
+    score: Score | None = None  # None where no row has a label, unless outliers are counted
     confusion: Confusion | None = None  # which classes were taken for which, if that was asked for
 
     def summary(self) -> str:
@@ -149,6 +149,9 @@ def predict_tables(
     left = tables.bytes_for_rows(columns_of(recipe, labelled, keep))
     reader, base = _reader(model, options, left)
     a_label = model.classes.get(model.labels[0], model.labels[0]) if model.labels else 0.0
+    is_one_class = not (model.is_classifier or model.is_regressor)
+    is_other_text = is_one_class and recipe.target.kind == "text"  # neither 1 nor -1
+    scores_all = is_one_class and not labelled  # how many are outliers needs no labels
     with place.open() as stream:
         writer = ResultWriter(stream, place.name)
         try:
@@ -156,11 +159,12 @@ def predict_tables(
                 if strict and encoder.unseen:
                     raise _unknown_values(encoder.unseen)
                 start = 0
-                labels, known = found.labels, np.full(found.part.n_rows, labelled)
-                if labels is None:  # any that are known
+                labels, known = found.labels, np.full(found.part.n_rows, scores_all or labelled)
+                if found.unlabelled is not None:
+                    known[found.unlabelled] = False
+                if labels is None or is_other_text:
                     labels = np.full(found.part.n_rows, a_label)
-                elif found.unlabelled is not None and len(found.unlabelled):
-                    labels[found.unlabelled], known[found.unlabelled] = a_label, False
+                labels[~known] = a_label
                 batches = reader.take(found.table, labels, None)
                 for given, decisions, _ in decided(model, batches, base, counts.rows):
                     chosen = None if model.is_regressor else model.class_indices(decisions)
@@ -186,7 +190,7 @@ def predict_tables(
         finally:
             reader.close()
     n_unlabelled = counts.rows - counts.labelled if labelled else 0
-    scored = labelled and n_unlabelled < max(counts.rows, 1)
+    scored = scores_all or (labelled and n_unlabelled < max(counts.rows, 1))
     return TableReport(
         counts.rows,
         encoder.unseen,

@@ -116,6 +116,25 @@ def test_outliers_are_no_classes_of_the_target(run, tmp_path, target):
     assert LinearModel.load("m").outcome_names == ["1", "-1"]
 
 
+@pytest.mark.parametrize("first", [None, "a", "b"])
+def test_outliers_are_counted_whatever_the_target(run, tmp_path, first):
+    """Labels of text are neither 1 nor -1, wherever one is missing; and none are needed."""
+    x = pa.array([1.0 + k % 7 for k in range(60)])
+    table = pa.table({"x": x, "y": [first, None, *["b", "a"] * 29]})
+    write(table, tmp_path / "c.parquet", rows_a_group=1)
+    write(pa.table({"x": x}), tmp_path / "x.parquet")
+    assert run("split c.parquet c --target y -q --on-error skip")[0] == 0
+    assert run("train c m -q -s 21 -n 0.5")[0] == 0
+    n_missing = table["y"].null_count
+    status, out, _ = run("predict c.parquet m o.csv")
+    assert (status, out.startswith("Outliers = ")) == (0, True)
+    assert out.strip().endswith(f"/{60 - n_missing})")
+    assert run("predict x.parquet m o.csv")[1].strip().endswith("/60)")
+    n_outliers = json.loads(run("predict x.parquet m o.csv --json")[1])["outliers"]
+    found = pa.csv.read_csv(tmp_path / "o.csv")["prediction"].to_pylist()
+    assert found.count(-1) == n_outliers > 0
+
+
 def test_columns_that_are_kept_stay_as_they_are(run, tmp_path):
     zips = ["00501", "10001"] * 30
     rows = [f"{k % 3},{zips[k]},{k % 2}" for k in range(60)]
