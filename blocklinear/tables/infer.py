@@ -170,19 +170,23 @@ def _pandas_index(schema: Any) -> list[str]:
     return [name for name in found if name in schema.names]  # others are ranges of numbers
 
 
-def _refuse_missing_word(path: str, column: Any) -> None:
+def _refuse_missing_word(path: str, column: Any, is_target: bool = False) -> None:
     """Refuse a column of CSV that is text for a word that stands for no value among numbers."""
     word = (column.metadata or {}).get(MISSING_WORD)
     if word is not None:
         raise InputError(
             f"{path}: column {quoted(column.name)} has numbers, and {quoted(word.decode())}",
-            "leave fields without a value empty, as R does by write.csv(..., na = ''); or take all "
-            "as text by --categories, or leave the column out by --drop",
+            "leave fields without a value empty, as R does by write.csv(..., na = '')"
+            + (
+                ", and give --on-error skip, which leaves their rows out"
+                if is_target
+                else "; or take all as text by --categories, or leave the column out by --drop"
+            ),
         )
 
 
 def _target_kind(path: str, schema: Any, name: str) -> str:
-    _refuse_missing_word(path, schema.field(name))
+    _refuse_missing_word(path, schema.field(name), is_target=True)
     kind = kind_of(schema.field(name).type)
     if kind not in TARGET_KINDS:
         raise InputError(

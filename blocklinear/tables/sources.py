@@ -354,7 +354,7 @@ class _Csv(TableFile):
                 midnight = field.with_type(arrow().timestamp("s"))  # what has no time has this
                 self.schema = self.schema.set(place, midnight)
             if str(field.type) == "binary":
-                raise self._not_utf8(field.name)
+                raise self._not_utf8(f"column {field.name}")
 
     def _refuse_inner(self) -> None:
         """Refuse what is no text once it is decompressed."""
@@ -485,10 +485,12 @@ class _Csv(TableFile):
                     "is not closed",
                     "correct it, or write long rows as Parquet or Arrow",
                 ) from error
+            if isinstance(error.__cause__, UnicodeDecodeError):
+                raise self._not_utf8("the name of a column") from error
             column = re.search(r"column #(\d+): (.*)", error.what)
             name = None if column is None else self.schema.names[int(column[1])]
             if column is not None and "UTF8" in column[2]:
-                raise self._not_utf8(str(name)) from error
+                raise self._not_utf8(f"column {name}") from error
             line = self._find(error.what)
             if line is None:
                 raise
@@ -508,7 +510,7 @@ class _Csv(TableFile):
                 )
             raise InputError(f"{self.path}, line {line}: {what}", fix) from error
 
-    def _not_utf8(self, column: str) -> InputError:
+    def _not_utf8(self, what: str) -> InputError:
         """Return the error for text that is not UTF-8, with its line."""
         place = self.path
         with self._text() as stream:
@@ -518,9 +520,7 @@ class _Csv(TableFile):
                 except UnicodeDecodeError:
                     place = f"{self.path}, line {number}"
                     break
-        return InputError(
-            f"{place}: column {column} is not UTF-8", "convert the file, as by iconv -t UTF-8"
-        )
+        return InputError(f"{place}: {what} is not UTF-8", "convert the file, as by iconv -t UTF-8")
 
     def _find(self, problem: str) -> int | None:
         """Return the first line with what pyarrow complains of; None if there is none."""
@@ -760,10 +760,10 @@ def _refuse_rounded(part: FileRows, whole: Collection[str]) -> None:
         large = pc.greater(pc.abs(column), float(1 << 53) - 1)
         if pc.any(large).as_py():
             row = pc.index(large, True).as_py()
-            raise InputError(
+            raise WrongValue(
                 f"{part.at(row)}, column {name}: an integer beyond 2**53 has no float64 of its own",
-                f"leave the column out with --drop {name} if it is an identifier, or make "
-                f"categories of it with --categories {name}",
+                "round it, or write a letter before each if they are names",
+                name,
             )
 
 

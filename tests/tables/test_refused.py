@@ -186,6 +186,27 @@ def test_a_target_that_no_float64_is_equal_to(tmp_path):
         split_tables([str(path)], tmp_path / "store", TableOptions("y"))
 
 
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        (TableOptions("x"), "round it, or write a letter before each if they are names$"),
+        (TableOptions("y", weight="x"), "round it, or write a letter [^-]*$"),
+        (TableOptions("y"), "round it, .* or split with --drop x .*, or with --categories x"),
+    ],
+    ids=["target", "weight", "feature"],
+)
+def test_advice_on_an_integer_of_csv_can_be_followed(tmp_path, options, fix):
+    (tmp_path / "t.csv").write_text(f"x,y,a\n{2**60 + 1},1,0\n{2**60},2,1\n")
+    with pytest.raises(InputError, match=rf"line 2, column x: an integer .*\n  fix: {fix}"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", options)
+
+
+def test_names_of_columns_that_are_not_utf8(tmp_path):
+    (tmp_path / "t.csv").write_bytes("prix,café,y\n1,2,0\n3,4,1\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"line 1: the name of a column is not UTF-8\n.*iconv"):
+        split_tables([str(tmp_path / "t.csv")], tmp_path / "s", TableOptions("y"))
+
+
 def test_a_value_that_is_no_number_after_the_first_block(tmp_path):
     rows = ["7,1,0", "8,2,1"] * 200_000
     rows[300_000] = "9,abc,1"
@@ -465,8 +486,10 @@ def test_numbers_but_for_a_word_that_stands_for_none(tmp_path, column, word):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines) + "\n")
     message = f"t.csv: column '{column}' has numbers, and '{re.escape(word)}'"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as error:
         split_tables([str(path)], tmp_path / "store", TableOptions(target="y"))
+    assert ("--drop" in error.value.fix) == (column == "x")  # which a target cannot be
+    assert ("--on-error skip" in error.value.fix) == (column == "y")
     if column == "x":
         for option in ("categories", "drop"):
             how = TableOptions(target="y", **{option: ("x",)})
