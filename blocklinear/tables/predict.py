@@ -25,7 +25,7 @@ from blocklinear.outputs import Output
 from blocklinear.recipe import recipe_of_model
 from blocklinear.tables.arrow import TableMemory, arrow
 from blocklinear.tables.encode import Encoder
-from blocklinear.tables.results import Outcomes, ResultWriter, kept
+from blocklinear.tables.results import Outcomes, ResultWriter, kept, kind_kept
 from blocklinear.tables.stream import Skipping, Tables, columns_of, reader_of
 from blocklinear.tables.values import Floats
 
@@ -202,9 +202,9 @@ def predict_tables(
 
 
 def _kind_of(column: str, tables: Tables) -> Any:
-    """Return the type of a column in the first file that has values of it; null if none has."""
+    """Return the type that a column is written with, that of the first file with values of it."""
     kinds, is_null = (s.schema.field(column).type for s in tables.sources), arrow().types.is_null
-    return next((kind for kind in kinds if not is_null(kind)), arrow().null())
+    return kind_kept(next((kind for kind in kinds if not is_null(kind)), arrow().null()))
 
 
 def _count(

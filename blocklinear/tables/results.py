@@ -37,15 +37,16 @@ class ResultWriter:
         UsageError is raised if files of this kind cannot have such columns.
         """
         table = arrow().table(columns)
-        if self._writer is None:
-            try:
+        try:
+            if self._writer is None:
                 self._writer = self._open(table.schema)
-            except arrow().ArrowException as error:
-                raise UsageError(
-                    f"a column of --keep cannot be written to a file of this kind: {error}",
-                    "leave it out of --keep, or write Parquet: name the file .parquet",
-                ) from error
-        self._writer.write_table(table)
+            self._writer.write_table(table)
+        except arrow().ArrowException as error:
+            fix = "leave it out of --keep"
+            if self._kind != ".parquet":
+                fix += ", or write Parquet: name the file .parquet"
+            what = f"a column of --keep cannot be written to a file of this kind: {error}"
+            raise UsageError(what, fix) from error
 
     def _open(self, schema: Any) -> Any:
         if self._kind == ".parquet":
@@ -71,12 +72,22 @@ class ResultWriter:
             self.close()
 
 
+def kind_kept(kind: Any) -> Any:
+    """Return the Arrow type that a column is written with, of the one that it is read with.
+
+    Categories are written as their values: a file of Arrow has one dictionary for all parts.
+    """
+    return kind.value_type if arrow().types.is_dictionary(kind) else kind
+
+
 def kept(part: FileRows, column: str, start: int, n_rows: int, kind: Any) -> Any:
     """Return some rows of a column as they are written: of one type, however they were read.
 
     InputError is raised if a value is none of that type.
     """
     pa, array = arrow(), part.columns[column].slice(start, n_rows)
+    if hasattr(array, "dictionary"):
+        array = array.dictionary_decode()
     try:
         return array if array.type == kind else array.cast(kind)
     except pa.ArrowException as error:

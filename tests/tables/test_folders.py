@@ -17,6 +17,7 @@ from blocklinear.tables.predict import predict_tables  # noqa: E402
 from .build import make_table, write  # noqa: E402
 from .test_split import FORMATS, OPTIONS, files, make_store, split_tables  # noqa: E402
 
+HIVE_MISSING = "__HIVE_DEFAULT_PARTITION__"
 DAYS = ("2026-01-01", None, "a b/c")
 
 
@@ -45,6 +46,33 @@ def test_names_of_folders_are_columns(tmp_path, suffix, hash_bits):
     for name, path in (("a.csv", tmp_path / "parts"), ("b.csv", tmp_path / "t.parquet")):
         predict_tables(model, [str(path)], tmp_path / name, decision=True)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+@pytest.mark.parametrize("out", ["o.parquet", "o.arrow", "o.csv"])
+def test_categories_are_kept_as_their_values(tmp_path, out):
+    """A file of Arrow has one dictionary of a column, and one of Parquet has none with null."""
+    values = {"first": ["a", "b", None], "second": ["c", "a", "c"], HIVE_MISSING: ["d", None, "d"]}
+    for key, cities in values.items():
+        (tmp_path / "t" / f"key={key}").mkdir(parents=True)
+        of = pa.dictionary(pa.int8() if key == "first" else pa.int16(), pa.string())
+        city = pa.array(cities, of)
+        table = pa.table({"x": [1.0, 2.0, 3.0], "city": city, "y": [0, 1, 0]})
+        write(table, tmp_path / "t" / f"key={key}" / "f.feather")
+    store = split_tables([str(tmp_path / "t")], tmp_path / "store", TableOptions("y"), OPTIONS)
+    model = train(store, TrainOptions(memory_bytes=512 << 20))
+    predict_tables(model, [str(tmp_path / "t")], tmp_path / out, keep=["key", "city"])
+    if out == "o.csv":
+        how = pa.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+        kept = pa.csv.read_csv(tmp_path / out, convert_options=how)
+    else:
+        kept = {"o.arrow": pa.feather.read_table, "o.parquet": pa.parquet.read_table}[out](
+            tmp_path / out
+        )
+    keys = sorted(values)
+    assert kept["key"].to_pylist() == [
+        None if k == HIVE_MISSING else k for k in keys for _ in range(3)
+    ]
+    assert kept["city"].to_pylist() == [city for k in keys for city in values[k]]
 
 
 def test_the_target_may_be_the_name_of_a_folder(tmp_path):
