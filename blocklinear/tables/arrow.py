@@ -65,6 +65,22 @@ def _loaded() -> Any:
     return pyarrow
 
 
+def without_views(kind: Any) -> Any:
+    """Return the Arrow type that a column is read as: of text in views it has hardly a function.
+
+    polars writes text so, also that of categories and in lists.
+    """
+    pa = arrow()
+    if pa.types.is_primitive(kind):
+        return kind
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
+    for is_list, made in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
+        if is_list(kind):
+            return made(kind.value_field.with_type(without_views(kind.value_type)))
+    return pa.large_string() if str(kind) == "string_view" else kind
+
+
 @dataclass(frozen=True)
 class TableMemory:
     """A budget of memory that tables are read within."""

@@ -45,7 +45,7 @@ def kind_of(kind: Any) -> str | None:
         return "date"
     if t.is_timestamp(kind):
         return "timestamp"
-    if t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind) or t.is_null(kind):
+    if t.is_string(kind) or t.is_large_string(kind) or t.is_null(kind):
         return "text"
     if t.is_list(kind) or t.is_large_list(kind):
         words = kind.value_type

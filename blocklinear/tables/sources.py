@@ -18,7 +18,7 @@ import numpy as np
 from blocklinear.errors import InputError, StorageError, UsageError, storage_errors
 from blocklinear.inputs.urls import is_url, shown_name
 from blocklinear.memory import format_size
-from blocklinear.tables.arrow import CELL_BYTES, FRACTION_ZERO, MISSING_WORD, arrow
+from blocklinear.tables.arrow import CELL_BYTES, FRACTION_ZERO, MISSING_WORD, arrow, without_views
 from blocklinear.tables.pages import UnknownPageError, page_bytes, read_dictionary
 from blocklinear.tables.values import LONGEST_VALUE, FileRows
 
@@ -114,7 +114,7 @@ class _Parquet(TableFile):
         with _as_input(path):
             file = _opened(path)
             metadata = pq.read_metadata(file)
-            self.schema = metadata.schema.to_arrow_schema()
+            self.schema = _read_as(metadata.schema.to_arrow_schema())
             self._as_dictionaries = _with_dictionaries(metadata, self.schema)
             self._file = pq.ParquetFile(
                 file, metadata=metadata, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES,
@@ -272,7 +272,7 @@ class _Ipc(TableFile):
 
         self.path, self.size = path, os.path.getsize(path)
         with _as_input(path), _opened(path) as file, ipc.open_file(file) as reader:
-            self.schema = reader.schema
+            self.schema = _read_as(reader.schema)
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
@@ -300,7 +300,7 @@ class _Stream(TableFile):
 
         self.path, self.size = path, os.path.getsize(path)
         with _as_input(path), _opened(path) as file, ipc.open_stream(file) as reader:
-            self.schema = reader.schema
+            self.schema = _read_as(reader.schema)
 
     def read(self, names: Sequence[str], n_rows: int) -> Iterator[FileRows]:
         """Yield the rows."""
@@ -772,12 +772,25 @@ def _opened(path: str) -> Any:
     return arrow().OSFile(os.fsencode(path))
 
 
+def _read_as(schema: Any) -> Any:
+    """Return the schema of the columns that `_columns` gives."""
+    fields = [field.with_type(without_views(field.type)) for field in schema]
+    return arrow().schema(fields, schema.metadata)
+
+
 def _columns(batch: Any, names: Sequence[str]) -> dict[str, Any]:
-    return {name: batch.column(batch.schema.get_field_index(name)) for name in names}
+    columns = {}
+    for name in names:
+        array = batch.column(batch.schema.get_field_index(name))
+        kind = without_views(array.type)
+        columns[name] = array if array.type == kind else array.cast(kind)
+    return columns
 
 
 def _part(place: str, first: int, batch: Any, names: Sequence[str], done: int) -> FileRows:
-    return FileRows(place, first, _columns(batch, names), batch.num_rows, done)
+    with _as_input(place):
+        columns = _columns(batch, names)
+    return FileRows(place, first, columns, batch.num_rows, done)
 
 
 def _cut(

@@ -32,7 +32,7 @@ from blocklinear.tables.sources import Found, open_source  # noqa: E402
 from blocklinear.tables.split import add_tables, split_tables  # noqa: E402
 from blocklinear.tables.stream import Tables  # noqa: E402
 
-from .build import make_table, write  # noqa: E402
+from .build import N_ROWS, make_table, write  # noqa: E402
 
 LITTLE = {"threads": 2, "memory_bytes": 256 << 20}
 OPTIONS = SplitOptions(text=TextOptions(**LITTLE), compression="none", force=True)
@@ -244,6 +244,62 @@ def test_dictionaries_of_parquet_make_the_store_that_values_make(tmp_path, hash_
         stores.append(split_tables([str(path)], tmp_path / f"s{k}", how, OPTIONS))
     assert files(stores[0]) == files(stores[1]) == files(stores[2])
     assert stores[0].recipe == stores[1].recipe == stores[2].recipe
+
+
+def viewed(table):
+    """The table with its text in views, as polars writes it."""
+    t = pa.types
+
+    def of(kind):
+        if t.is_dictionary(kind):
+            return pa.dictionary(kind.index_type, pa.string_view())
+        if t.is_list(kind):
+            return pa.large_list(pa.string_view())
+        return pa.string_view() if t.is_string(kind) else kind
+
+    def column_of(column):
+        array = column.combine_chunks()
+        if t.is_dictionary(array.type):
+            return pa.DictionaryArray.from_arrays(
+                array.indices, array.dictionary.cast(of(pa.string()))
+            )
+        return pa.array(array.to_pylist(), of(array.type))
+
+    return pa.table({name: column_of(table[name]) for name in table.column_names})
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="pyarrow has no views")
+@pytest.mark.parametrize("name", ["t.feather", "t.arrows"])
+@pytest.mark.parametrize("hash_bits", [0, 8])
+@pytest.mark.parametrize("is_category", [False, True])
+def test_views_make_the_store_that_other_text_makes(tmp_path, name, hash_bits, is_category):
+    table = make_table(words=True)
+    labels = pa.array(
+        ["yes" if y else "no" for y in table["y"].to_pylist()], mask=np.arange(N_ROWS) % 7 == 3
+    )
+    table = table.set_column(
+        table.schema.names.index("y"), "y", labels.dictionary_encode() if is_category else labels
+    )
+    if is_category:
+        place = table.schema.names.index("city")
+        table = table.set_column(place, "city", table["city"].dictionary_encode())
+    options = SplitOptions(text=TextOptions(memory_bytes=512 << 20, on_error="skip"))
+    stores = []
+    for folder, given in (("strings", table), ("views", viewed(table))):
+        (tmp_path / folder).mkdir()
+        path = write(given, tmp_path / folder / name, rows_a_group=N_ROWS if is_category else 100)
+        how = TableOptions("y", hash_bits=hash_bits)
+        stores.append(split_tables([str(path)], tmp_path / folder / "store", how, options))
+    assert stores[0].recipe == stores[1].recipe
+    assert files(stores[0]) == files(stores[1])
+    model = train(stores[1], TrainOptions(memory_bytes=512 << 20))
+    for form in ("parquet", "arrow", "csv"):  # CSV has no views
+        out = tmp_path / f"o.{form}"
+        predict_tables(model, [str(tmp_path / "views" / name)], out, keep=["city", "y"])
+    kept = pa.csv.read_csv(tmp_path / "o.csv", convert_options=pa.csv.ConvertOptions(
+        null_values=[""], strings_can_be_null=True))  # fmt: skip
+    assert kept["city"].to_pylist() == table["city"].to_pylist()
+    assert kept["y"].to_pylist() == labels.to_pylist()
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
