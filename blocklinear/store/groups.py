@@ -272,9 +272,11 @@ def iter_csr(
             columns = group.indices
             if features is not None:
                 columns = features[columns] - np.uint32(manifest.index_base)
-            kind = np.int32 if manifest.dimension <= 1 << 31 else np.int64
+            # scikit-learn's liblinear and SGD take no int64, which SciPy makes of both if one is
+            fits = max(manifest.dimension - 1, record.nnz) < 1 << 31
+            kind = np.int32 if fits else np.int64
             X = csr_array(
-                (group.values, columns.astype(kind), group.indptr.astype(np.int64)),
+                (group.values, columns.astype(kind), group.indptr.astype(kind)),
                 shape=(group.n_rows, manifest.dimension),
             )
             X.sort_indices()

@@ -281,6 +281,8 @@ def test_a_model_checks_classes_and_names():
 def rows_by_number(store):
     parts = list(store.iter_csr(rows=37))
     assert {part[0].shape[0] for part in parts[:-1]} <= {37}
+    for part, *_ in parts:  # as scikit-learn's liblinear wants them
+        assert part.indices.dtype == part.indptr.dtype == np.int32
     X, y = vstack([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     weights = [part[2] for part in parts]
     return X, y, None if weights[0] is None else np.concatenate(weights)
