@@ -4,7 +4,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -310,10 +310,9 @@ class BlockStore:
                 f"{w['total']:.15g} in all" + (f"; {zeros} weight 0" if w["zeros"] else "")
             )
         for batch in self.batches():
-            sources = ", ".join(str(source["path"]) for source in batch["sources"])
+            sources = _listed(batch["sources"])
             if m.weighted:
-                files = ", ".join(str(file["path"]) for file in batch["weights"])
-                sources += f" with weights from {files}"
+                sources += f" with weights from {_listed(batch['weights'])}"
             lines.append(
                 f"batch {batch['name']}: {counted(batch['rows'], 'row')} from {sources}, "
                 f"{batch['date']}"
@@ -506,3 +505,9 @@ def counted_labels(labels: list[dict[str, Any]] | None, most: int) -> str:
         f"{label_text(found['label'])} ({counted(found['rows'], 'row')})" for found in labels[:most]
     )
     return listed + (f" and {len(labels) - most} more" if len(labels) > most else "")
+
+
+def _listed(files: Sequence[dict[str, Any]], most: int = 20) -> str:
+    """Return the paths of files, `most` of them at most: a folder of tables may have thousands."""
+    listed = ", ".join(str(file["path"]) for file in files[:most])
+    return listed + (f" and {len(files) - most} more" if len(files) > most else "")

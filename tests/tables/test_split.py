@@ -442,6 +442,17 @@ def test_folders_and_patterns_are_files_in_order(tmp_path):
         assert [s["rows"] for s in store.manifest.batches[0]["sources"]] == [200] * 3
 
 
+def test_a_summary_lists_some_files_of_many(tmp_path):
+    (tmp_path / "parts").mkdir()
+    for k in range(30):
+        write(pa.table({"x": [1.0], "y": [k % 2]}), tmp_path / "parts" / f"p{k:02}.parquet")
+    store = split_tables([str(tmp_path / "parts")], tmp_path / "s", TableOptions("y"), OPTIONS)
+    (line,) = (line for line in store.summary().splitlines() if line.startswith("batch b1"))
+    assert line.count(".parquet") == 20
+    assert "p19.parquet and 10 more, " in line
+    assert len(store.describe()["batches"][0]["sources"]) == 30
+
+
 def test_a_compressed_csv_is_told_by_its_bytes(tmp_path):
     with pa.output_stream(tmp_path / "rows", compression="gzip") as stream:
         stream.write(b"a,y\n1,0\n2,1\n")
