@@ -251,17 +251,12 @@ def iter_csr(
     n_waiting = 0
 
     def taken() -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
-        nonlocal n_waiting
-        parts = [waiting[0][0]] if len(waiting) == 1 else [vstack([p[0] for p in waiting], "csr")]
-        X, y = parts[0], np.concatenate([part[1] for part in waiting])
+        X = waiting[0][0] if len(waiting) == 1 else vstack([part[0] for part in waiting], "csr")
+        y = np.concatenate([part[1] for part in waiting])
         weights = None
         if manifest.weighted:
             weights = np.concatenate([part[2] for part in waiting if part[2] is not None])
         waiting.clear()
-        if len(y) > rows:
-            waiting.append((X[rows:], y[rows:], None if weights is None else weights[rows:]))
-            X, y, weights = X[:rows], y[:rows], None if weights is None else weights[:rows]
-        n_waiting -= len(y)
         return X, as_given(y, given), weights
 
     with BlockReader(folder / "blocks", 1) as reader, ThreadPoolExecutor(1) as pool:
@@ -280,10 +275,16 @@ def iter_csr(
                 shape=(group.n_rows, manifest.dimension),
             )
             X.sort_indices()
-            waiting.append((X, group.labels, group.weights))
-            n_waiting += group.n_rows
-            while n_waiting >= rows:
-                yield taken()
+            start = 0
+            while start < group.n_rows:
+                part = slice(start, min(start + rows - n_waiting, group.n_rows))
+                own = X if part == slice(0, group.n_rows) else X[part]  # which copies
+                weights = None if group.weights is None else group.weights[part]
+                waiting.append((own, group.labels[part], weights))
+                n_waiting, start = n_waiting + part.stop - start, part.stop
+                if n_waiting == rows:
+                    yield taken()
+                    n_waiting = 0
         if n_waiting:
             yield taken()
 

@@ -319,6 +319,20 @@ def test_rows_dealt_at_random_make_the_same_store_again(tmp_path):
     assert again.manifest.nnz == store.manifest.nnz
 
 
+def test_few_rows_at_a_time_copy_each_row_of_a_block_once(tmp_path, monkeypatch):
+    store = append(tmp_path, [make_rows(n_rows=500)], make_options(order="file"))
+    copied, slices = [], csr_array.__getitem__
+
+    def counting(X, part):
+        found = slices(X, part)
+        copied.append(found.shape[0])
+        return found
+
+    monkeypatch.setattr(csr_array, "__getitem__", counting)
+    assert [len(y) for _, y, _ in store.iter_csr(rows=9)] == [9] * 55 + [5]
+    assert sum(copied) == 500
+
+
 def store_batches(store):
     return [(X, y) for X, y, _ in store.iter_csr()]
 
