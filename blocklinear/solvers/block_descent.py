@@ -195,10 +195,13 @@ class BlockDescent(Solver):
         if not self.started_warm or self.counted.all():
             known = 1.0
         else:
-            rows = np.array([block.rows for block in self._manifest.blocks])
-            known = float(rows[self.counted].sum()) / max(self._manifest.n_rows, 1) or 1.0
+            known = self._rows_of(self.counted) / max(self._manifest.n_rows, 1) or 1.0
         for vectors in self.vectors:
             vectors.known = known
+
+    def _rows_of(self, blocks: NDArray[np.bool_]) -> int:
+        """Return how many rows some of the blocks have, bool[n_blocks]."""
+        return int(np.diff(self._manifest.first_positions)[blocks].sum())
 
     def _pass_over(
         self, outer: int, parts: Sequence[tuple[int, float, float]], cut_short: CutShort
@@ -223,8 +226,7 @@ class BlockDescent(Solver):
             return
         self._take(group)
         sample = self._sample
-        counts = np.array([block.rows for block in self._manifest.blocks])
-        unseen = int(counts[~self.counted].sum()) if self.started_warm else 0
+        unseen = self._rows_of(~self.counted) if self.started_warm else 0
         goal = float(self.goal[0]) if outer == 1 and self.started_warm else None
         self._each(lambda vectors: vectors.look(sample, self._working_set, unseen, goal, last))
 

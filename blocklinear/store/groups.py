@@ -51,9 +51,9 @@ class Group:
 
 @dataclass(frozen=True)
 class _Pinned:
-    """A decoded block kept in memory; `indptr` counts from 0, `weights` may be float64[0]."""
+    """A decoded block kept in memory; `ends` of rows count from 0, `weights` may be float64[0]."""
 
-    indptr: NDArray[np.int64]
+    ends: NDArray[np.int64]
     indices: NDArray[np.uint32]
     values: NDArray[np.floating]
     labels: NDArray[np.float64]
@@ -70,29 +70,18 @@ class Pins:
     Parameters
     ----------
     capacity_bytes : int      how much memory they may take
-
-    Attributes
-    ----------
-    hits, misses : int        blocks found here, and blocks that had to be read
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self._left, self._lock = capacity_bytes, threading.Lock()
         self._blocks: dict[str, _Pinned] = {}
-        self.hits = self.misses = 0
-
-    def __len__(self) -> int:
-        return len(self._blocks)
 
     def __contains__(self, name: str) -> bool:
         return name in self._blocks
 
     def get(self, name: str) -> _Pinned | None:
         """Return the block, if it is here."""
-        found = self._blocks.get(name)
-        self.hits += found is not None
-        self.misses += found is None
-        return found
+        return self._blocks.get(name)
 
     def offer(self, name: str, block: _Pinned) -> None:
         """Keep a copy of a block if there is room for it."""
@@ -177,7 +166,7 @@ class GroupBuffer:
     def _block_at(self, record: BlockRecord, row: int, entry: int) -> _Pinned:
         rows, entries = slice(row, row + record.rows), slice(entry, entry + record.nnz)
         return _Pinned(
-            self._indptr[row : rows.stop + 1] - entry,
+            self._indptr[row + 1 : rows.stop + 1] - entry,
             self._indices[entries],
             self._values[entries],
             self._labels[rows],
@@ -189,7 +178,7 @@ class GroupBuffer:
     def _copy_block(self, pinned: _Pinned, row: int, entry: int) -> None:
         rows = slice(row, row + len(pinned.labels))
         entries = slice(entry, entry + len(pinned.indices))
-        self._indptr[row + 1 : rows.stop + 1] = pinned.indptr[1:] + entry
+        self._indptr[row + 1 : rows.stop + 1] = pinned.ends + entry
         self._indices[entries] = pinned.indices
         self._values[entries] = pinned.values
         self._labels[rows] = pinned.labels

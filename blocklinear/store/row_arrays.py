@@ -36,8 +36,6 @@ class RowArray:
     def __init__(
         self, path: Path, manifest: Manifest, dtype: type[np.number] = np.float64, columns: int = 1
     ) -> None:
-        rows = [block.rows for block in manifest.blocks]
-        self._starts = np.concatenate(([0], np.cumsum(rows))).astype(np.int64)
         self._path, self._manifest = path, manifest
         self._keeps = columns > 0
         flat = _allocate(path, np.dtype(dtype), manifest.n_rows * columns)
@@ -46,7 +44,8 @@ class RowArray:
         )
 
     def _slices(self, blocks: Sequence[int]) -> list[slice]:
-        return [slice(int(self._starts[b]), int(self._starts[b + 1])) for b in blocks]
+        starts = self._manifest.first_positions
+        return [slice(int(starts[b]), int(starts[b + 1])) for b in blocks]
 
     def read(self, blocks: Sequence[int]) -> npt.NDArray[Any]:
         """Return a copy of the lines of a group's rows."""
