@@ -205,8 +205,8 @@ class BlockFile:
         past_cache: bool = False,
     ) -> None:
         self.path, self.record = folder / record.name, record
-        memory = memoryview(allocate(record.bytes))
         with opened_block(self.path, record) as descriptor:
+            memory = memoryview(allocate(record.bytes))
             done = read_past_cache(descriptor, memory) if past_cache else 0
             read_part(descriptor, self.path, done, record.bytes - done, memory[done:])
         self.data = memory[: record.bytes].toreadonly()
@@ -400,6 +400,8 @@ def opened_block(path: Path, record: ChunkFile) -> Iterator[int]:
         if found.st_size != record.bytes:
             size = counted(found.st_size, "byte")
             raise damaged(path, f"it has {size}, the manifest says {record.bytes}")
+        if record.bytes < HEADER_BYTES + TRAILER_BYTES:
+            raise damaged(path, "it is too short for a block")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -430,7 +432,7 @@ def table_of(
     header : memoryview       the first bytes of the file
     end : memoryview          the last ones: trailer and table, and any number before
     """
-    if record.bytes < HEADER_BYTES + TRAILER_BYTES or bytes(header) != _header(path.name):
+    if bytes(header) != _header(path.name):
         raise damaged(path, "its header is not that of this block")
     trailer = bytes(end[-TRAILER_BYTES:])
     n_chunks, crc, magic = _TRAILER.unpack_from(trailer)
@@ -461,8 +463,6 @@ def read_table(path: Path, record: ChunkFile) -> NDArray[np.void]:
     Raises DamagedError and StorageError.
     """
     with opened_block(path, record) as descriptor:
-        if record.bytes < HEADER_BYTES + TRAILER_BYTES:
-            raise damaged(path, "its header is not that of this block")
         header = read_part(descriptor, path, 0, HEADER_BYTES, bytearray(HEADER_BYTES))
         last = record.bytes - TRAILER_BYTES
         trailer = read_part(descriptor, path, last, TRAILER_BYTES, bytearray(TRAILER_BYTES))

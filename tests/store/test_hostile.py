@@ -324,6 +324,25 @@ def test_a_manifest_that_disagrees_with_the_table_is_refused(tmp_path):
         load(tmp_path / "s", replace(manifest, blocks=[record]), [0])
 
 
+@pytest.mark.parametrize("n_bytes", [0, 1 << 40, (1 << 62) - 1])
+def test_the_size_of_a_block_is_compared_before_memory_is_taken(tmp_path, n_bytes):
+    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()))
+    record = replace(manifest.blocks[0], bytes=n_bytes)
+    store = BlockStore(tmp_path / "s", replace(manifest, blocks=[record]))
+    with pytest.raises(DamagedError, match=f"the manifest says {n_bytes}"):
+        load(store.folder, store.manifest, [0])
+    (fault,) = store.verify().faults
+    assert f"the manifest says {n_bytes}" in fault
+
+
+def test_an_empty_file_is_no_block(tmp_path):
+    manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()))
+    record = replace(manifest.blocks[0], bytes=0)
+    (tmp_path / "s" / "blocks" / record.name).write_bytes(b"")
+    with pytest.raises(DamagedError, match="too short for a block"):
+        load(tmp_path / "s", replace(manifest, blocks=[record]), [0])
+
+
 def test_a_newer_store_is_not_called_damaged(tmp_path):
     manifest = store_of_chunk(tmp_path / "s", bytes(HandMadeChunk()), format=FORMAT + 1)
     assert manifest.format == FORMAT + 1
