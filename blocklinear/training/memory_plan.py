@@ -32,7 +32,6 @@ from blocklinear.solvers.working_set import (
 )
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.prefetch import DECODED_AT_ONCE
-from blocklinear.store.records import BlockRecord
 
 NEWTON_VECTORS = 10
 """What Newton's method needs of a model: points, gradient, diagonal, directions, sums of a pass."""
@@ -200,7 +199,7 @@ def plan_again(
 
 
 def group_bytes(manifest: Manifest, options: TrainOptions, n: int, width: int) -> int:
-    """Return what a group of the `n` largest blocks takes, with the one that is loaded ahead."""
+    """Return what a group of any `n` blocks takes, with the one that is loaded ahead."""
     return _Needs(manifest, options, width, 0, 0, None).group(n)
 
 
@@ -253,6 +252,7 @@ class _Needs:
         held_out: RowsHeldOut | None,
     ) -> None:
         self._manifest, self._options, self._width, self._others = manifest, options, width, others
+        self._sizes = [b.rows for b in manifest.blocks], [b.nnz for b in manifest.blocks]
         solver, n, d = SOLVERS[options.solver], manifest.n_rows, manifest.n_features
         trained = width * weight_bytes(manifest)
         self._models = (width + others) * model_bytes(manifest)
@@ -308,20 +308,20 @@ class _Needs:
         return (self.newton if newton else 0) + (self.hessian if hessian else 0)
 
     def group(self, n: int) -> int:
-        """Return what the `n` largest blocks take, in two buffers unless one group holds all."""
-        manifest = self._manifest
+        """Return what any `n` blocks take, in two buffers unless one group holds all.
+
+        A buffer, which holds one group after another, has room for the rows of those blocks that
+        have the most, and for the entries of those that have the most.
+        """
+        manifest, blocks = self._manifest, self._manifest.blocks
+        rows, nnz = (sum(sorted(of, reverse=True)[:n]) for of in self._sizes)
         loaded_row_bytes = _LOADED_ROW_BYTES + manifest.weighted * _WEIGHT_BYTES
-
-        def loaded(block: BlockRecord) -> int:
-            return entry_bytes(manifest) * block.nnz + loaded_row_bytes * block.rows
-
-        largest = sorted(manifest.blocks, key=loaded, reverse=True)[:n]
-        buffers = 1 if n >= len(manifest.blocks) else 2
-        in_buffers = buffers * sum(map(loaded, largest))
-        stored = max((block.bytes for block in largest), default=0)
+        buffers = 1 if n >= len(blocks) else 2
+        loaded = entry_bytes(manifest) * nnz + loaded_row_bytes * rows
+        stored = max((block.bytes for block in blocks), default=0)
         reading = (min(n, DECODED_AT_ONCE) + 1) * stored  # one is read ahead
         row_bytes = _SOLVED_ROW_BYTES + _MODEL_ROW_BYTES * (self._width - 1)
-        return in_buffers + row_bytes * sum(block.rows for block in largest) + reading
+        return buffers * loaded + row_bytes * rows + reading
 
     def largest_group(self, room: int) -> int:
         """Return how many blocks a group has that takes no more than there is room for."""

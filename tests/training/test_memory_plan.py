@@ -11,12 +11,15 @@ from blocklinear.errors import MemoryBudgetError
 from blocklinear.memory import PROCESS_BYTES, RowsHeldOut, enough, parse_size
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.working_set import ROW_BYTES, sample_entries
+from blocklinear.store.prefetch import GroupLoader
+from blocklinear.store.store import BlockStore
 from blocklinear.training import memory_plan, train
 from blocklinear.training.memory_plan import (
     ENOUGH_BLOCKS,
     NEWTON_VECTORS,
     WORKING_SET_SHARE,
     budget_for_newton,
+    group_bytes,
     plan_again,
     plan_memory,
     plan_that_fits,
@@ -75,6 +78,20 @@ def test_many_labels_of_many_blocks_take_memory(large):
     )
     two = replace(large, labels=[0.0, 1.0])
     assert plan_memory(two, options) == plan_memory(large, options)
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_blocks_of_other_shapes_have_room_one_after_the_other(store, group):
+    """Buffers have room for the rows of some blocks, and the entries of others."""
+    (one, *_), options = store.manifest.blocks, TrainOptions()
+    short, long = replace(one, rows=200_000, nnz=200_000), replace(one, rows=4000, nnz=MIB)
+    packed = replace(one, bytes=MIB)  # and another one takes most bytes on disk
+    manifest = store_of(replace(store.manifest, blocks=[short, long, packed] * 4), 12)
+    with GroupLoader(BlockStore(store.folder, manifest), group, 1) as loader:
+        arrays = [array for buffer in loader._buffers for array in vars(buffer).values()]
+    solved = 48 * min(group, 4) * short.rows
+    most = sum(array.nbytes for array in arrays) + solved + 2 * packed.bytes
+    assert most <= group_bytes(manifest, options, group, 1)
 
 
 @pytest.mark.parametrize("width", [1, 2, 20, 40])
