@@ -32,7 +32,6 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import begin_anew, converge, plan_with_rows, resumed, stopping
 from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
 from blocklinear.training.outcome import Outcome
-from blocklinear.training.permutations import some_blocks
 from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
 from blocklinear.training.warm_start import warm_started
@@ -220,6 +219,24 @@ def _number_of_parts(asked: int | None, engine: Engine, n_blocks: int, listener:
     return asked
 
 
+def worst_part(manifest: Manifest, n_parts: int) -> Manifest:
+    """Return the manifest of what takes as much as any part: its blocks are those of no store.
+
+    Some blocks have the most rows, others the most entries, and others the most bytes on disk.
+    """
+    n = -(-len(manifest.blocks) // n_parts)
+    sizes = {
+        name: sorted((getattr(block, name) for block in manifest.blocks), reverse=True)[:n]
+        for name in ("rows", "nnz", "bytes")
+    }
+    blocks = [
+        dataclasses.replace(block, **dict(zip(sizes, of, strict=True)))
+        for block, *of in zip(manifest.blocks[:n], *sizes.values(), strict=True)
+    ]
+    rows, nnz = sum(sizes["rows"]), sum(sizes["nnz"])
+    return dataclasses.replace(manifest, blocks=blocks, n_rows=rows, nnz=nnz)
+
+
 def plan_worker(
     manifest: Manifest,
     options: TrainOptions,
@@ -228,14 +245,13 @@ def plan_worker(
     url_bytes: int = 0,
     held_out: RowsHeldOut | None = None,
 ) -> MemoryPlan:
-    """Divide the budget of a worker, which has the largest blocks in the worst of all rounds.
+    """Divide the budget of a worker, which may have any blocks in one of the rounds.
 
     Held-out rows, which are in memory of the client, count as if they were in a worker's;
     `url_bytes` are as for `plan_memory`. Raises MemoryBudgetError.
     """
     width = n_columns(len(task))
-    largest = sorted(range(len(manifest.blocks)), key=lambda b: -manifest.blocks[b].nnz)
-    part = some_blocks(manifest, largest[: -(-len(largest) // n_parts)])
+    part = worst_part(manifest, n_parts)
     more = DASK_BYTES + _MORE_VECTORS * width * weight_bytes(manifest)
     more += _PART_ROW_BYTES * width * part.n_rows
     room = max(options.memory_bytes - more, 1 << 20)

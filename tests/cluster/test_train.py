@@ -18,8 +18,10 @@ from training.small import (
 import blocklinear
 from blocklinear import TrainOptions
 from blocklinear.cluster import job
+from blocklinear.cluster.run import plan_worker
 from blocklinear.errors import ClusterError, MemoryBudgetError, MismatchError, UsageError
 from blocklinear.events import MethodChosen, OuterIteration, Warned
+from blocklinear.objectives.tasks import make_task
 from blocklinear.store.features import read_features
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint
@@ -234,6 +236,19 @@ def test_parts_need_a_cluster(store):
 def test_too_little_memory(two, store):
     with pytest.raises(MemoryBudgetError, match="a worker has 100M"):
         blocklinear.train(store, client=two, memory="100M", restart=True)
+
+
+def test_a_part_may_have_many_rows_in_one_round_and_many_entries_in_another(store):
+    one, options = store.manifest.blocks[0], TrainOptions(memory_bytes=1 << 30)
+    short, long = replace(one, rows=100_000, nnz=100_000), replace(one, rows=2000, nnz=1 << 20)
+
+    def left(blocks):
+        n_rows, nnz = sum(block.rows for block in blocks), sum(block.nnz for block in blocks)
+        manifest = replace(store.manifest, blocks=blocks, n_rows=n_rows, nnz=nnz)
+        plan = plan_worker(manifest, options, make_task(store.manifest, options), 4)
+        return plan.pin_bytes
+
+    assert left([short, long] * 4) < min(left([short] * 8), left([long] * 8))
 
 
 def test_so_it_is_with_what_fetching_a_store_on_a_url_takes(two, store, monkeypatch):
