@@ -83,8 +83,7 @@ class HeldOut:
         columns = weights.reshape(len(weights), -1)
         score = RegressionErrors() if self._task.solver.regression else AccuracyCounter()
         n, step = len(self._labels), max(_VALUES_AT_A_TIME // columns.shape[1], 1)
-        if self._task.solver.regression:  # sums of parts are rounded otherwise
-            step = max(n, 1)
+        step = n if self._task.solver.regression else step  # sums of parts are rounded otherwise
         for start in range(0, n, step):
             labels = self._labels[start : start + step]
             decisions = np.empty((len(labels), columns.shape[1]))

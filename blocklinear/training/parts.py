@@ -99,10 +99,8 @@ def _parts(
         return split_to_fit(store, options, n, listener, others=n)
     parts, why, instead = _divided(n, -(-n // n_parts)), "", "give"
     if options.evaluate is not None:
-        why, instead = (
-            "held-out rows are scored by all models together",
-            "leave out --eval, or give",
-        )
+        why = "held-out rows are scored by all models together"
+        instead = "leave out --eval, or give"
     elif len(parts) != n_parts:
         why = f"there are {n} models now"
     if why:

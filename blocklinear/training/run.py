@@ -459,7 +459,7 @@ class GroupRun(Run):
         self.times, self._begun = self._begun, Times()
         todo, following = self.block_groups(self.outer), self.block_groups(self.outer + 1)
         number, blocks = self.first
-        first = max(len(blocks), 1) if number == self.outer else 1
+        first = len(blocks) if number == self.outer else 0
         for loaded in self._to_step_on(todo[self.done :], following[0]):
             with self.times.counting("solve_s"):
                 self.solver.step(loaded.group, self.outer, self.done, len(todo), self.cut_short)
@@ -467,8 +467,7 @@ class GroupRun(Run):
             self.done += 1
             self.listener(BlockStep(self.outer, self.done, len(todo)))
             if self.done < len(todo):
-                may_end = sum(map(len, todo[: self.done])) >= first
-                self.early = may_end and self.solver.reached
+                self.early = self.solver.reached and sum(map(len, todo[: self.done])) >= first
                 if self.early:
                     return
                 self.rest()
