@@ -1,5 +1,6 @@
 """Training on a cluster: the outer loop of one machine, with rounds for outer iterations."""
 
+import contextlib
 import dataclasses
 import secrets
 from functools import partial
@@ -122,16 +123,12 @@ class Cluster:
         self, store: BlockStore, options: TrainOptions, task: Models
     ) -> tuple[MemoryPlan | None, int]:
         """Return how a worker's budget is divided, as `Elsewhere` says."""
-        n_blocks = len(store.manifest.blocks)
-        n_parts = _number_of_parts(
-            self._asked(n_blocks), Engine(self._client, ""), n_blocks, ignore
-        )
-        try:
-            return plan_worker(
-                store.manifest, options, task, n_parts, store.fetching_bytes
-            ), n_parts
-        except MemoryBudgetError:
-            return None, n_parts
+        manifest, plan = store.manifest, None
+        n_blocks, engine = len(manifest.blocks), Engine(self._client, "plan")
+        n_parts = _number_of_parts(self._asked(n_blocks), engine, n_blocks, ignore)
+        with contextlib.suppress(MemoryBudgetError):
+            plan = plan_worker(manifest, options, task, n_parts, store.fetching_bytes)
+        return plan, n_parts
 
     def _asked(self, n_blocks: int) -> int | None:
         return self._parts and min(self._parts, n_blocks)

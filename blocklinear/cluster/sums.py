@@ -155,9 +155,7 @@ class PassReport:
     def writable(self) -> list[RowSums]:
         """The sums, copied where Dask has left them in memory that must not be written to."""
         return [
-            RowSums(
-                **{name: np.require(array, requirements="W") for name, array in vars(of).items()}
-            )
+            RowSums(*(np.require(array, requirements="W") for array in vars(of).values()))
             for of in self.found
         ]
 

@@ -557,12 +557,8 @@ def pass_over(job: Job, at: NewtonRound, number: int, V: Sequence[Floats]) -> Pa
 
     Arguments are as for `NewtonPart`.
     """
-    with (
-        _located(),
-        _opened(
-            job, lambda session, folder: NewtonPart(job, session, at, number, V, folder)
-        ) as part,
-    ):
+    opened = _opened(job, lambda session, folder: NewtonPart(job, session, at, number, V, folder))
+    with _located(), opened as part:
         part.session.previous = None
         return part.pass_over()
 

@@ -18,7 +18,7 @@ more; by products alone it needs more of them.
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from blocklinear.events import MethodChosen
 from blocklinear.kernels import losses
@@ -39,12 +39,23 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, folder_of_part, parts_of
 from blocklinear.training.checkpoint_schema import check_facts
-from blocklinear.training.memory_plan import plan_that_fits
-from blocklinear.training.parts import Elsewhere
+from blocklinear.training.memory_plan import MemoryPlan, plan_that_fits
+
+
+class Planner(Protocol):
+    """What plans the memory of tasks that are trained elsewhere: on a cluster."""
+
+    def plan(
+        self, store: BlockStore, options: TrainOptions, task: Models
+    ) -> tuple[MemoryPlan | None, int]:
+        """Return how a worker's budget is divided, None if it is too small; and how many parts.
+
+        That is for a run that starts anew.
+        """
 
 
 def choose_method(
-    store: BlockStore, options: TrainOptions, task: Models, by: Elsewhere | None
+    store: BlockStore, options: TrainOptions, task: Models, by: Planner | None
 ) -> tuple[TrainOptions, MethodChosen]:
     """Return options that leave the method to the data with one, and why it is that.
 
@@ -56,7 +67,7 @@ def choose_method(
 
 
 def _choice(
-    store: BlockStore, options: TrainOptions, task: Models, by: Elsewhere | None
+    store: BlockStore, options: TrainOptions, task: Models, by: Planner | None
 ) -> MethodChosen:
     manifest = store.manifest
     n, solver, nnz = manifest.n_features + 1, options.solver, max(manifest.nnz, 1)

@@ -26,7 +26,8 @@ from blocklinear.training.checkpoint import (
     folders_of,
     parts_of,
 )
-from blocklinear.training.memory_plan import MemoryPlan, plan_memory, plan_that_fits
+from blocklinear.training.memory_plan import plan_memory, plan_that_fits
+from blocklinear.training.method import Planner
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.run import Halt
 
@@ -34,20 +35,12 @@ Optimise = Callable[[BlockStore, TrainOptions, Models, Path, Listener, Halt, int
 """Trains what a task asks for, as `loop.optimise`; the last are `others` and `spent_s`."""
 
 
-class Elsewhere(Protocol):
+class Elsewhere(Planner, Protocol):
     """What trains tasks in place of this process: a cluster."""
 
     @property
     def optimise(self) -> Optimise:
         """Trains what a task asks for."""
-
-    def plan(
-        self, store: BlockStore, options: TrainOptions, task: Models
-    ) -> tuple[MemoryPlan | None, int]:
-        """Return how a worker's budget is divided, None if it is too small; and how many parts.
-
-        That is for a run that starts anew.
-        """
 
 
 class AnotherRun(MismatchError):

@@ -142,9 +142,8 @@ class Stopping:
             return "scale the data, or give a larger --max-outer"
         solver, more = "another solver", ""
         if options.solver == 3:
-            solver = (
-                "-s 1, which ends with Newton steps where there are two classes, or few features"
-            )
+            faster = "ends with Newton steps where there are two classes, or few features"
+            solver = f"-s 1, which {faster}"
         if report.outer >= FORESIGHT and (budget := self.roomier()):
             more = f"train anew with --memory {enough(budget)}, which has room for Newton steps, "
         return f"scale the data, lower C, give a larger --max-outer, {more}or try {solver}"
