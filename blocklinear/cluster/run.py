@@ -22,7 +22,6 @@ from blocklinear.memory import RowsHeldOut, enough, format_size
 from blocklinear.numerals import counted
 from blocklinear.objectives.certificate import Certificate
 from blocklinear.objectives.models import Models
-from blocklinear.objectives.problems import SOLVERS
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton import costs
 from blocklinear.solvers.protocol import Estimate
@@ -41,8 +40,6 @@ _MORE_VECTORS = 9
 """Weight vectors on a worker besides its own: w, average, curvature, a change, sums of two; and the
 average that a round is certified with and the w that is recomputed, for which plans with a working
 set have no room."""
-_MORE_HESSIANS = 3
-"""Besides the one of a part: that of another one, the sum of both, and one that is being sent."""
 _PART_ROW_BYTES = 32
 """A row of a part: label, alpha before and after, once more while it is written."""
 
@@ -164,7 +161,8 @@ class Cluster:
         )
         previous = find_previous(folder, options, listener)
         if facts is not None:
-            plan = dataclasses.replace(plan, working_set_entries=facts["working_set_entries"])
+            names = "working_set_entries", "newton", "hessian"
+            plan = dataclasses.replace(plan, **{name: facts[name] for name in names})
         folds, task = task.folds, dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
@@ -254,7 +252,7 @@ def plan_worker(
     room = max(options.memory_bytes - more, 1 << 20)
     try:
         own = dataclasses.replace(options, memory_bytes=room)
-        plan = plan_memory(part, own, width, 0, url_bytes, held_out)
+        return plan_memory(part, own, width, 0, url_bytes, held_out, of_worker=True)
     except MemoryBudgetError as error:
         raise MemoryBudgetError(
             f"a worker has {format_size(options.memory_bytes)}, of which Dask, sums of weights and "
@@ -262,10 +260,3 @@ def plan_worker(
             f"then {error.what}",
             f"{error.fix} for that and {enough(more)} for the rest; or more --parts",
         ) from error
-    if not plan.hessian:
-        return plan
-    left = plan.pin_bytes - _MORE_HESSIANS * 8 * (manifest.n_features + 1) ** 2 * width
-    if left >= 0:
-        return dataclasses.replace(plan, pin_bytes=left)
-    by_products = plan.newton and width == 1 and SOLVERS[options.solver].smooth
-    return dataclasses.replace(plan, newton=by_products, hessian=False)

@@ -35,6 +35,8 @@ from blocklinear.store.prefetch import DECODED_AT_ONCE
 
 NEWTON_VECTORS = 10
 """What Newton's method needs of a model: points, gradient, diagonal, directions, sums of a pass."""
+_HESSIANS_OF_WORKER = 4
+"""Its own, that of another one, the sum of both, and one that is being sent."""
 _LOADED_ROW_BYTES = 32  # a row in a buffer: pointer, label, norm, number
 _WEIGHT_BYTES = 8  # and its weight, if it has one
 _MODEL_ROW_BYTES = 24  # and for every model but one: alpha, once more while it is written
@@ -67,7 +69,7 @@ class MemoryPlan:
 
 def plan_memory(
     manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
-    held_out: RowsHeldOut | None = None,
+    held_out: RowsHeldOut | None = None, of_worker: bool = False,
 ) -> MemoryPlan:  # fmt: skip
     """Divide the budget.
 
@@ -81,11 +83,15 @@ def plan_memory(
     Held-out rows have half of what is left next to the group, so that others of them change
     nothing. If they are known to take more, `held_out` has what they need, and is taken first.
 
+    The budget may be that `of_worker`, one of several, which add up what their rows contribute to
+    Newton steps; the vectors of these are elsewhere.
+
     If the budget does not hold what is needed, MemoryBudgetError says what takes how much.
     """
-    needs, plan = _Needs(manifest, options, width, others, url_bytes, held_out), None
+    sizes = manifest, options, width, others
+    needs, plan = _Needs(*sizes, url_bytes, held_out, of_worker), None
     if url_bytes:
-        plan = plan_that_fits(manifest, options, width, others, 0, held_out)
+        plan = plan_that_fits(*sizes, 0, held_out, of_worker)
     room = options.memory_bytes - needs.fixed
     if plan is not None and plan.pin_bytes >= url_bytes and needs.group(plan.group) <= room:
         return replace(plan, pin_bytes=plan.pin_bytes - url_bytes)
@@ -141,11 +147,11 @@ def _share_of_rows(options: TrainOptions, spare: int, held_out: RowsHeldOut | No
 
 def plan_that_fits(
     manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
-    held_out: RowsHeldOut | None = None,
+    held_out: RowsHeldOut | None = None, of_worker: bool = False,
 ) -> MemoryPlan | None:  # fmt: skip
     """Divide the budget as `plan_memory` does; None if it does not hold what is needed."""
     try:
-        return plan_memory(manifest, options, width, others, url_bytes, held_out)
+        return plan_memory(manifest, options, width, others, url_bytes, held_out, of_worker)
     except MemoryBudgetError:
         return None
 
@@ -226,7 +232,7 @@ class _Needs:
     ----------
     fixed : int               what does not depend on the group: the program; weight vectors, but
                               for Newton steps; what L1 regularisation has of all rows
-    newton, hessian : int     vectors of Newton steps, and the Hessian of each model
+    newton, hessian : int     vectors of Newton steps, and Hessians of all models
     least : int               what is needed before and after training: `final_models`, or the
                               program while held-out rows are read
     final_models : int        the program, while it makes models of what was trained, if features
@@ -250,6 +256,7 @@ class _Needs:
         others: int,
         url_bytes: int,
         held_out: RowsHeldOut | None,
+        of_worker: bool = False,
     ) -> None:
         self._manifest, self._options, self._width, self._others = manifest, options, width, others
         self._sizes = [b.rows for b in manifest.blocks], [b.nnz for b in manifest.blocks]
@@ -257,7 +264,7 @@ class _Needs:
         trained = width * weight_bytes(manifest)
         self._models = (width + others) * model_bytes(manifest)
         of_newton = NEWTON_VECTORS + (not solver.smooth)  # one more steps to proximal points
-        if options.method == "newton":
+        if options.method == "newton" and not of_worker:
             vectors = L1_VECTORS if solver.l1 else of_newton + 1
         else:
             vectors = WEIGHT_VECTORS + options.average + (width > 1)  # what was certified
@@ -269,8 +276,8 @@ class _Needs:
         self._vectors = vectors * trained + others * model_bytes(manifest)
         self._held_out = held_out.bytes if held_out else 0
         self.fixed = self._program + self._vectors + self._held_out
-        self.newton = of_newton * trained
-        self.hessian = 8 * (d + 1) ** 2 * width
+        self.newton = 0 if of_worker else of_newton * trained
+        self.hessian = 8 * (d + 1) ** 2 * width * (_HESSIANS_OF_WORKER if of_worker else 1)
         one_cost = self._models // len(options.costs) if options.costs else 0  # see `Outcome`
         made_from = max(trained + 12 * d, one_cost)
         self._made_from = self._models + made_from if manifest.renumbered else 0
