@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import secrets
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,12 @@ from blocklinear.store.files import make_folder, write_whole
 from blocklinear.store.manifest import Manifest
 from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import begin_anew, converge, plan_with_rows, resumed, stopping
-from blocklinear.training.memory_plan import MemoryPlan, plan_memory, weight_bytes
+from blocklinear.training.memory_plan import (
+    MemoryPlan,
+    plan_again,
+    plan_memory,
+    weight_bytes,
+)
 from blocklinear.training.outcome import Outcome
 from blocklinear.training.previous import Previous, find_previous
 from blocklinear.training.run import Halt, Run, Times
@@ -151,18 +157,13 @@ class Cluster:
             n_parts = facts["course"]["parts"]
         else:
             n_parts = _number_of_parts(asked, engine, len(manifest.blocks), listener)
-        planned = options
-        if facts is not None:
-            planned = dataclasses.replace(options, group=facts["group"])
-            options = dataclasses.replace(options, group=facts["course"]["group"])
-        sizes = n_parts, store.fetching_bytes
+        sizes = n_parts, store.fetching_bytes, facts
         plan, held_out = plan_with_rows(
-            partial(plan_worker, manifest, planned, task, *sizes), store, task, options
+            partial(plan_worker, manifest, options, task, *sizes), store, task, options
         )
-        previous = find_previous(folder, options, listener)
         if facts is not None:
-            names = "working_set_entries", "newton", "hessian"
-            plan = dataclasses.replace(plan, **{name: facts[name] for name in names})
+            options = dataclasses.replace(options, group=facts["course"]["group"])
+        previous = find_previous(folder, options, listener)
         folds, task = task.folds, dataclasses.replace(task, folds=None)
         job = Job(
             engine.name, store.folder.resolve(), manifest.fingerprint, options, task, n_parts,
@@ -238,17 +239,23 @@ def plan_worker(
     task: Models,
     n_parts: int,
     url_bytes: int = 0,
+    facts: Mapping[str, Any] | None = None,
     held_out: RowsHeldOut | None = None,
 ) -> MemoryPlan:
     """Divide the budget of a worker, which may have any blocks in one of the rounds.
 
     Held-out rows, which are in memory of the client, count as if they were in a worker's;
-    `url_bytes` are as for `plan_memory`. Raises MemoryBudgetError.
+    `url_bytes` are as for `plan_memory`. A run that is resumed has `facts`, as for `plan_again`.
+    Raises MemoryBudgetError.
     """
     width = n_columns(len(task))
     part = worst_part(manifest, n_parts)
     more = DASK_BYTES + _MORE_VECTORS * width * weight_bytes(manifest)
     more += _PART_ROW_BYTES * width * part.n_rows
+    if facts is not None:
+        return plan_again(
+            part, options, facts, width, 0, url_bytes + more, held_out, of_worker=True
+        )
     room = max(options.memory_bytes - more, 1 << 20)
     try:
         own = dataclasses.replace(options, memory_bytes=room)

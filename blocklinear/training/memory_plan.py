@@ -177,6 +177,7 @@ def budget_for_newton(
 def plan_again(
     manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
     others: int = 0, url_bytes: int = 0, held_out: RowsHeldOut | None = None,
+    of_worker: bool = False,
 ) -> MemoryPlan:  # fmt: skip
     """Divide the budget for a run that is resumed, whose `facts` have what decides its course.
 
@@ -184,7 +185,7 @@ def plan_again(
     """
     group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
     entries = facts["working_set_entries"]
-    needs = _Needs(manifest, options, width, others, url_bytes, held_out)
+    needs = _Needs(manifest, options, width, others, url_bytes, held_out, of_worker)
     least = needs.fixed + needs.group(group)
     copied = -(-entries * needs.copy // max(manifest.nnz, 1))
     if not SOLVERS[options.solver].l1:

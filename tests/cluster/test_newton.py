@@ -1,6 +1,7 @@
 """Newton's method on workers: the passes of one machine, whatever the number of parts."""
 
 import math
+import re
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from itertools import count
@@ -24,7 +25,9 @@ from training.warm import more, rows
 
 import blocklinear
 from blocklinear.cluster import run
+from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import GoesOver, MethodChosen, OuterIteration
+from blocklinear.memory import parse_size
 from blocklinear.objectives.tasks import make_task
 from blocklinear.solvers.newton import costs
 from blocklinear.store.changes import remove
@@ -281,3 +284,34 @@ def store_of_many_features(tmp_path):
     store = split_text(tmp_path, "\n".join(lines) + "\n", 4)
     options = blocklinear.TrainOptions(solver=2, method="newton", memory_bytes=MEMORY_BYTES)
     return store.manifest, options, make_task(store.manifest, options)
+
+
+def test_a_run_resumed_has_room_for_its_hessian(store_of_many_features):
+    """As on one machine, or the message names a budget that has."""
+    manifest, options, task = store_of_many_features
+    facts = None
+    for mib in range(200, 700, 4):
+        budget = replace(options, memory_bytes=mib << 20)
+        plan = run.plan_worker(manifest, budget, task, 2)
+        again = run.plan_worker(manifest, budget, task, 2, 0, vars(plan))
+        assert abs(again.pin_bytes - plan.pin_bytes) < 200
+        assert replace(again, pin_bytes=0) == replace(plan, pin_bytes=0)
+        facts = vars(plan) if plan.hessian else facts
+    less = replace(options, memory_bytes=200 << 20)
+    with pytest.raises(MemoryBudgetError, match="that the run to resume needs") as caught:
+        run.plan_worker(manifest, less, task, 2, 0, facts)
+    named = parse_size(re.search(r"give --memory (\S+) or more", caught.value.fix)[1])
+    enough = replace(options, memory_bytes=named)
+    assert run.plan_worker(manifest, enough, task, 2, 0, facts).hessian
+
+
+def test_it_is_refused_where_there_is_none(two, tmp_path):
+    lines = [f"{1 if i % 2 else -1} {1 + i}:1 {2000}:0.5" for i in range(1999)]
+    store = split_text(tmp_path, "\n".join(lines) + "\n", 4)
+    options = blocklinear.TrainOptions(solver=2, method="newton", memory_bytes=MEMORY_BYTES)
+    blocklinear.train(store, replace(options, max_outer=1), client=two, parts=2)
+    resumed = replace(options, resume=True, memory_bytes=200 << 20)
+    with pytest.raises(MemoryBudgetError):
+        blocklinear.train(store, resumed, client=two, parts=2)
+    again = replace(resumed, memory_bytes=300 << 20)
+    assert blocklinear.train(store, again, client=two).metadata["stopped"] == "converged"
