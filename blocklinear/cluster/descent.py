@@ -174,6 +174,10 @@ class DistributedDescent(Trainee):
             "taken": self._taken, "final": self._final,
         }  # fmt: skip
 
+    def go_on_after(self, outer: int) -> None:
+        """Go on after a round whose checkpoint was loaded."""
+        self.outer, self.unsaved = outer, False
+
     @property
     def _at(self) -> Round:
         """Where the run stands, as workers are to know it."""

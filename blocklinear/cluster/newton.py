@@ -92,6 +92,15 @@ class DistributedNewton(NewtonModels):
         points = {f"points-{k}": part.V for k, part in enumerate(self._passes)}
         return super().arrays | points
 
+    def go_on_after(self, outer: int) -> None:
+        """Go on after a round whose checkpoint was loaded, with the models unsolved now.
+
+        These may be more than the checkpoint knows of, if a smaller gap is asked for now.
+        """
+        saved = [part.points.models for part in self._passes]
+        self._begin()
+        self.outer, self.unsaved = outer, saved != [part.points.models for part in self._passes]
+
     @property
     def _numbers_of_passes(self) -> list[list[int]]:
         return [numbers.tolist() for numbers in self._numbers]

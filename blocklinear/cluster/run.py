@@ -101,7 +101,7 @@ class DistributedRun(Run):
     def resume(self, facts: dict[str, Any]) -> None:
         """Go back to the last round that was committed."""
         super().resume(facts)
-        self.solver.outer, self.solver.unsaved = self.outer, False
+        self.solver.go_on_after(self.outer)
 
 
 class Cluster:

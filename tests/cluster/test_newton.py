@@ -286,6 +286,18 @@ def store_of_many_features(tmp_path):
     return store.manifest, options, make_task(store.manifest, options)
 
 
+@pytest.mark.parametrize("problem", [long_problem(3, 200, 20), several_classes(5, 1, 200)])
+def test_a_smaller_gap_later(two, tmp_path, problem):
+    """The pass that a checkpoint knows of has the models that its gap left unsolved."""
+    store, outer = split_problem(tmp_path, problem, 8), []
+    for client in (None, two):
+        heard = Heard()
+        trained(store, client, problem, gap=1e-2)
+        trained(store, client, problem, listener=heard, resume=True)
+        outer.append([event.outer for event in heard.of(OuterIteration)])
+    assert outer[0] == outer[1]
+
+
 def test_a_run_resumed_has_room_for_its_hessian(store_of_many_features):
     """As on one machine, or the message names a budget that has."""
     manifest, options, task = store_of_many_features
