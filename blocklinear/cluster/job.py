@@ -183,10 +183,11 @@ def pairs_before(job: Job, manifest: Manifest, at: NewtonRound, blocks: Blocks) 
     """
     n_rows = [manifest.blocks[block].rows for block in blocks]
     found = np.zeros((2, sum(n_rows), len(job.task)))
+    of_blocks = np.split(found, np.cumsum(n_rows)[:-1], axis=1)
     for outer, models, steps in at.kept:  # the last that a model was in counts
-        files = job.alpha(manifest, outer, at.first, models, at.stays)
-        before, after = np.concatenate(files.pairs(blocks), axis=1)
-        found[0][:, models], found[1][:, models] = before, stepped(before, after, np.array(steps))
+        pairs = job.alpha(manifest, outer, at.first, models, at.stays).pairs(blocks)
+        for (center, alpha), (before, after) in zip(of_blocks, pairs, strict=True):
+            center[:, models], alpha[:, models] = before, stepped(before, after, np.array(steps))
     return found
 
 

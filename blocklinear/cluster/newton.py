@@ -147,9 +147,8 @@ class DistributedNewton(NewtonModels):
         found = self._pass_over(at, self._loaded, halt)
         self.outer, self._futures, self.spent = self.outer + 1, {}, found.times
         if at.evaluated:
-            later = set(at.evaluated)
-            kept = [of for of in self._kept if not later.issuperset(of[1])]
-            self._kept = [*kept, (self.outer, at.evaluated, [1.0] * len(at.evaluated))]
+            of_this = self.outer, at.evaluated, [1.0] * len(at.evaluated)
+            self._kept = with_last_alpha([*self._kept, of_this])
         self._end(found, self.outer)
         self._begin()
 
@@ -191,3 +190,14 @@ class DistributedNewton(NewtonModels):
             handed = self._engine.submit(worker.handed, V)
             self._end(self._pass_over(self._at(writes=False), lambda anew: handed, halt), 0)
         return joined(self._certificates())
+
+
+def with_last_alpha(kept: Sequence[Kept]) -> list[Kept]:
+    """Return the rounds, in their order, in which any model was for the last time."""
+    found: list[Kept] = []
+    later = set[int]()
+    for of_round in reversed(kept):
+        if not later.issuperset(of_round[1]):
+            found.append(of_round)
+            later.update(of_round[1])
+    return found[::-1]

@@ -530,7 +530,7 @@ def descend(
     Parameters
     ----------
     job, at, number
-        As for `Part`.
+        As for `DescentPart`.
     weights : sequence of float64[n_features + 1, width]
         Before the round.
     curvature : sequence of one float64[n_features + 1, 1], or None
@@ -575,7 +575,7 @@ def certify(
     Parameters
     ----------
     job, at, number
-        As for `Part`.
+        As for `DescentPart`.
     candidates : sequence of sequences of float64[n_features + 1, width]
         Weights, of each weight vectors, and their averages, if these are candidates.
     sampling : bool

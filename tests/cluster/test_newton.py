@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from itertools import count
@@ -24,7 +25,8 @@ from training.small import (
 from training.warm import more, rows
 
 import blocklinear
-from blocklinear.cluster import run
+from blocklinear.cluster import run, worker
+from blocklinear.cluster.job import pairs_before
 from blocklinear.errors import MemoryBudgetError
 from blocklinear.events import GoesOver, MethodChosen, OuterIteration
 from blocklinear.memory import parse_size
@@ -286,6 +288,27 @@ def store_of_many_features(tmp_path):
     return store.manifest, options, make_task(store.manifest, options)
 
 
+@pytest.mark.parametrize("solver", [1, 3, 7])
+def test_files_of_models_that_take_turns_do_not_pile_up(two, tmp_path, no_hessian, solver):
+    """Some evaluate a point where others multiply: no pass has the last alpha of all."""
+    problem = several_classes(9, solver, n_rows=200, n_features=12)
+    store = split_problem(tmp_path, problem, 6)
+    folder, differ = store.folder / "runs" / "default", 0
+
+    def listen(event):
+        nonlocal differ
+        if isinstance(event, OuterIteration):
+            kept, later = Checkpoint(folder).facts["method"]["kept"], set()
+            differ += len(kept) > 1
+            for _, models, _ in kept[::-1]:
+                assert not later.issuperset(models)
+                later.update(models)
+            assert later == set(range(9))
+
+    trained(store, two, problem, listener=listen)
+    assert differ > 0
+
+
 @pytest.mark.parametrize("problem", [long_problem(3, 200, 20), several_classes(5, 1, 200)])
 def test_a_smaller_gap_later(two, tmp_path, problem):
     """The pass that a checkpoint knows of has the models that its gap left unsolved."""
@@ -327,3 +350,20 @@ def test_it_is_refused_where_there_is_none(two, tmp_path):
         blocklinear.train(store, resumed, client=two, parts=2)
     again = replace(resumed, memory_bytes=300 << 20)
     assert blocklinear.train(store, again, client=two).metadata["stopped"] == "converged"
+
+
+def test_reading_alpha_takes_what_is_planned(two, tmp_path, monkeypatch):
+    """Centers and alpha, and both once more while they are read."""
+    problem, peaks = long_problem(3, 20_000, 3), []
+    store = split_problem(tmp_path, problem, 16)
+
+    def measured(*arguments):
+        tracemalloc.start()
+        found = pairs_before(*arguments)
+        peaks.append(tracemalloc.get_traced_memory()[1] / found.shape[1])
+        tracemalloc.stop()
+        return found
+
+    monkeypatch.setattr(worker, "pairs_before", measured)
+    trained(store, two, problem, 2, max_outer=4)
+    assert max(peaks) <= 1.2 * run._PART_ROW_BYTES
