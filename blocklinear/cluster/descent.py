@@ -238,17 +238,12 @@ class DistributedDescent(Trainee):
 
         Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
         """
-        job, engine = self._job, self._engine
         self.first = previous.next_round
         self._passes[:] = WARM_PASSES
         at = replace(self._at, outer=-1)
-
-        def begin(anew: bool) -> Callable[[int], Any]:
-            return lambda number: engine.submit(
-                worker.start, job, at, number, previous.sources, **engine.placed(number)
-            )
-
-        found: sums.Started = engine.sum_of_parts(begin, job.n_parts, sums.added_starts, halt)
+        found = self._engine.sum_of_parts(
+            worker.start, self._job, at, sums.added_starts, halt, lambda anew: [previous.sources]
+        )
         for W, packed, own, terms in zip(
             self.W, found.weights, self._terms, found.terms, strict=True
         ):
@@ -267,16 +262,14 @@ class DistributedDescent(Trainee):
 
         Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
         """
-        job, at, engine = self._job, self._at, self._engine
 
-        def begin(anew: bool) -> Callable[[int], Any]:
+        def needs(anew: bool) -> list[Any]:
             weights = self._loaded("w", anew)
-            curvature = self._loaded("curvature", anew) if job.n_parts > 1 else None
-            return lambda number: engine.submit(
-                worker.descend, job, at, number, weights, curvature, **engine.placed(number)
-            )
+            return [weights, self._loaded("curvature", anew) if self._several else None]
 
-        change: sums.Change = engine.sum_of_parts(begin, job.n_parts, sums.added, halt)
+        change = self._engine.sum_of_parts(
+            worker.descend, self._job, self._at, sums.added, halt, needs
+        )
         self._take(change)
         self.outer += 1
         self._left, self._futures = None, {}
@@ -405,15 +398,10 @@ class DistributedDescent(Trainee):
         self, candidates: dict[str, list[Floats]], sampling: bool, halt: Callable[[], bool]
     ) -> list[Proof]:
         """Return what all rows, or some, contribute to certificates of each weight vectors."""
-        job, at, engine = self._job, self._at, self._engine
-
-        def begin(anew: bool) -> Callable[[int], Any]:
-            loaded = [self._loaded(name, anew) for name in candidates]
-            return lambda number: engine.submit(
-                worker.certify, job, at, number, loaded, sampling, **engine.placed(number)
-            )
-
-        found: sums.ProofSums = engine.sum_of_parts(begin, job.n_parts, sums.added_proofs, halt)
+        found = self._engine.sum_of_parts(
+            worker.certify, self._job, self._at, sums.added_proofs, halt,
+            lambda anew: [[self._loaded(name, anew) for name in candidates], sampling],
+        )  # fmt: skip
         self.spent = self.spent.plus(found.times)
         proofs, free_biases = [], self._free_biases
         for k, W in enumerate(self.W):

@@ -4,11 +4,12 @@ import contextlib
 import inspect
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from blocklinear.cluster.connect import check_versions
+from blocklinear.cluster.job import Job
 from blocklinear.errors import BlocklinearError, ClusterError
 from blocklinear.solvers.protocol import Abandoned
 
@@ -59,20 +60,23 @@ class Engine:
 
     def sum_of_parts(
         self,
-        begin: Callable[[bool], Callable[[int], Any]],
-        n_parts: int,
+        work: Callable[..., T],
+        job: Job,
+        at: Any,
         add: Callable[[T, T], T],
         halt: Callable[[], bool],
+        needs: Callable[[bool], Sequence[Any]] = lambda anew: (),
     ) -> T:
         """Return what the tasks of all parts return, added up on the workers in order of number.
 
         Parameters
         ----------
-        begin : callable          submits what all parts need, and returns what submits the task of
-                                  a part and returns its future. It is called again, with True, if
-                                  an attempt fails
+        work : callable           task of a part, of `job`, where it is `at`, the number of the
+                                  part, and what all parts need
         add : callable            returns the sum of two neighbours
         halt : callable           asked all the time: if it returns true, all is given up
+        needs : callable          submits what all parts need, and returns its futures. It is called
+                                  again, with True, if an attempt fails
 
         Raises
         ------
@@ -86,8 +90,11 @@ class Engine:
         for attempt in range(1, ATTEMPTS + 1):
             self._find_workers()
             try:
-                submit = begin(attempt > 1)
-                parts = sums = [submit(number) for number in range(n_parts)]
+                shared = needs(attempt > 1)
+                parts = sums = [
+                    self.submit(work, job, at, number, *shared, **self._placed(number))
+                    for number in range(job.n_parts)
+                ]
                 while len(sums) > 1:
                     pairs = zip(sums[::2], sums[1::2], strict=False)
                     sums = [self.submit(add, *pair) for pair in pairs] + sums[len(sums) & ~1 :]
@@ -105,7 +112,7 @@ class Engine:
                     ) from error
         raise AssertionError("every attempt returns or raises")
 
-    def placed(self, number: int) -> dict[str, Any]:
+    def _placed(self, number: int) -> dict[str, Any]:
         """Return where the task of a part is to run: in turn, or elsewhere if that worker dies."""
         if not self._workers:
             return {}

@@ -117,16 +117,11 @@ class DistributedNewton(NewtonModels):
 
         Abandoned is raised if `halt` returned true meanwhile: then nothing has changed.
         """
-        job, engine, numbers = self._job, self._engine, self._numbers_of_passes
-        self.first = previous.next_round
+        numbers, self.first = self._numbers_of_passes, previous.next_round
         at = Round(-1, numbers, [], np.zeros(0), self.first)
-
-        def begin(anew: bool) -> Callable[[int], Any]:
-            return lambda number: engine.submit(
-                worker.start, job, at, number, previous.sources, **engine.placed(number)
-            )
-
-        found: sums.Started = engine.sum_of_parts(begin, job.n_parts, sums.added_starts, halt)
+        found = self._engine.sum_of_parts(
+            worker.start, self._job, at, sums.added_starts, halt, lambda anew: [previous.sources]
+        )
         weights = np.zeros((self._manifest.n_features + 1, len(self.task)))
         for k, (packed, own) in enumerate(zip(found.weights, numbers, strict=True)):
             weights[:, own] = packed.whole()
@@ -171,16 +166,9 @@ class DistributedNewton(NewtonModels):
     def _pass_over(
         self, at: NewtonRound, points: Callable[[bool], Any], halt: Callable[[], bool]
     ) -> sums.PassReport:
-        job, engine = self._job, self._engine
-
-        def begin(anew: bool) -> Callable[[int], Any]:
-            V = points(anew)
-            return lambda number: engine.submit(
-                worker.pass_over, job, at, number, V, **engine.placed(number)
-            )
-
-        found: sums.PassReport = engine.sum_of_parts(begin, job.n_parts, sums.added_passes, halt)
-        return found
+        return self._engine.sum_of_parts(
+            worker.pass_over, self._job, at, sums.added_passes, halt, lambda anew: [points(anew)]
+        )
 
     def certify(self, halt: Callable[[], bool]) -> Certificate:
         """Return the certificate of the weights; of adopted ones after a pass."""

@@ -70,6 +70,7 @@ class DistributedRun(Run):
         Abandoned is raised if a stop was asked for; what the earlier run left is intact then.
         """
         found = self.solver.start(previous, self.overdue)
+        self.slow_after = previous.slow_after(self.options.solver)
         self.listener(
             warm_started(
                 previous, self.manifest, "recomputed", len(self.manifest.blocks), found.bytes_read

@@ -199,6 +199,10 @@ class Previous:
             models |= zip(shared, part["models"], strict=True)
         return [models[number]["first_violation"] for number in sorted(models)]
 
+    def slow_after(self, solver: int) -> int | None:
+        """Return after how many outer iterations it went over, if it had this loss."""
+        return self.switched_at if self.course["solver"] == solver else None
+
     def lines(self, name: str) -> NDArray[Any]:
         """Return an array with a line for each row of the run, flat; empty if it has none."""
         return self._checkpoint.mapped(name) if name in self._checkpoint.names else np.zeros(0)

@@ -328,8 +328,7 @@ class _Start:
         """
         solver, previous = self._run.solver, self._previous
         solver.started_warm = True
-        if previous.course["solver"] == self._run.options.solver:
-            self._run.slow_after = previous.switched_at
+        self._run.slow_after = previous.slow_after(self._run.options.solver)
         if solver.passes is not None:
             least = WARM_PASSES if self._resident else 2 * WARM_PASSES
             before = min(max(least, previous.stored_number("passes") or 0.0), MOST_PASSES)

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from training.small import long_problem
@@ -275,7 +276,7 @@ class Slow:
 
 def waited(client, halt=lambda: False):
     made = engine.Engine(client, "run")
-    return made.sum_of_parts(lambda anew: lambda number: client.submit(None), 1, None, halt)
+    return made.sum_of_parts(waited, SimpleNamespace(n_parts=1), None, None, halt)
 
 
 def test_waiting_ends_when_it_is_to(monkeypatch):
