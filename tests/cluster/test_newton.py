@@ -36,6 +36,7 @@ from blocklinear.store.changes import remove
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import Checkpoint, files_of_rounds
 from blocklinear.training.garbage import collect_garbage
+from blocklinear.training.stopping import Stopping
 
 from .test_faults import Broken, bits, failing_once
 from .test_warm import check, how, text_of
@@ -217,6 +218,20 @@ def test_warm_starts(two, tmp_path, before, solver):
         started(store, two, replace(options, restart=True))
         check(store, two, replace(options, method="dual"))
         check(store, two, options)
+
+
+def test_a_start_from_a_run_that_went_over(two, tmp_path, monkeypatch):
+    """It goes over as soon as that did: with a tenth of the rows new it is as slow."""
+    store, heard = split_text(tmp_path, text_of(1), 6), Heard()
+    options = how(1, gap=1e-9)
+    with monkeypatch.context() as patch:
+        newton_after(patch, 3)
+        started(store, two, options)
+    more(store, rows(2, 10, 8), "other", 2)
+    monkeypatch.setattr(Stopping, "remaining", lambda self, report, took: None)
+    started(store, two, replace(options, warm_start=True), listener=heard)
+    (over,) = heard.of(GoesOver)
+    assert "after 3 outer iterations" in over.message
 
 
 def test_a_start_that_is_cut_short(serial, tmp_path):
