@@ -65,7 +65,7 @@ class Engine:
         at: Any,
         add: Callable[[T, T], T],
         halt: Callable[[], bool],
-        needs: Callable[[bool], Sequence[Any]] = lambda anew: (),
+        needs: Callable[[bool], Sequence[Any]],
     ) -> T:
         """Return what the tasks of all parts return, added up on the workers in order of number.
 

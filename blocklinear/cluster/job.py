@@ -72,14 +72,14 @@ class Job:
         return parts_of_round(self.options.seed, outer, len(manifest.blocks), self.n_parts)
 
     def alpha(
-        self, manifest: Manifest, outer: int, first: int, models: Sequence[int], stays: int = -1
+        self, manifest: Manifest, outer: int, first: int, models: Sequence[int], stays: int
     ) -> RoundAlpha:
         """Return the files of alpha of some models in a round; of round 0 they are `first`.
 
-        If there is a round whose parts `stays`, later ones have the same.
+        Rounds after the one that `stays` have its parts.
         """
         rows = [block.rows for block in manifest.blocks]
-        parts = self.parts(manifest, min(outer, stays) if stays >= 0 else outer)
+        parts = self.parts(manifest, min(outer, stays))
         return RoundAlpha(self.run_folder, first + outer, parts, rows, models)
 
     def manifest(self) -> Manifest:
@@ -169,7 +169,8 @@ def alpha_after(job: Job, manifest: Manifest, at: Round, blocks: Blocks) -> list
     columns = at.columns
     if not at.written:
         return [np.zeros((manifest.blocks[block].rows, len(columns))) for block in blocks]
-    found = job.alpha(manifest, at.outer, at.first, at.written).of_blocks(blocks, at.steps)
+    files = job.alpha(manifest, at.outer, at.first, at.written, stays=at.outer)
+    found = files.of_blocks(blocks, at.steps)
     if columns == at.written:
         return found
     places = [at.written.index(number) for number in columns]

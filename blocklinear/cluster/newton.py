@@ -8,6 +8,7 @@ the same in all rounds, so that their rows stay in the memory of their workers.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class DistributedNewton(NewtonModels):
         self.outer, self.first, self._stays = outer, first, outer + 1
         self.spent, self.unsaved = Times(), True
         self._kept = list(kept)
-        self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
+        self._future: Any = None  # of the points that a worker has read from the last checkpoint
         self._begin()
 
     def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
@@ -140,7 +141,7 @@ class DistributedNewton(NewtonModels):
         """
         at = self._at(writes=True)
         found = self._pass_over(at, self._loaded, halt)
-        self.outer, self._futures, self.spent = self.outer + 1, {}, found.times
+        self.outer, self._future, self.spent = self.outer + 1, None, found.times
         if at.evaluated:
             of_this = self.outer, at.evaluated, [1.0] * len(at.evaluated)
             self._kept = with_last_alpha([*self._kept, of_this])
@@ -156,12 +157,10 @@ class DistributedNewton(NewtonModels):
 
         With `anew` nothing is taken to be on the workers already.
         """
-        if anew or not self._futures:
+        if anew or self._future is None:
             shapes = [part.V.shape for part in self._passes]
-            self._futures["points"] = self._engine.submit(
-                worker.load, self._job, self.outer, "points", shapes
-            )
-        return self._futures["points"]
+            self._future = self._engine.submit(worker.load, self._job, self.outer, "points", shapes)
+        return self._future
 
     def _pass_over(
         self, at: NewtonRound, points: Callable[[bool], Any], halt: Callable[[], bool]
@@ -175,8 +174,8 @@ class DistributedNewton(NewtonModels):
         if self._adopted is not None:
             self._begin_with(self._adopted)
             self._adopted, V = None, [part.points.V for part in self._passes]
-            handed = self._engine.submit(worker.handed, V)
-            self._end(self._pass_over(self._at(writes=False), lambda anew: handed, halt), 0)
+            handed = partial(self._engine.submit, worker.handed, V)
+            self._end(self._pass_over(self._at(writes=False), lambda anew: handed(), halt), 0)
         return joined(self._certificates())
 
 

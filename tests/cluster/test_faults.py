@@ -276,7 +276,7 @@ class Slow:
 
 def waited(client, halt=lambda: False):
     made = engine.Engine(client, "run")
-    return made.sum_of_parts(waited, SimpleNamespace(n_parts=1), None, None, halt)
+    return made.sum_of_parts(waited, SimpleNamespace(n_parts=1), None, None, halt, lambda anew: [])
 
 
 def test_waiting_ends_when_it_is_to(monkeypatch):
