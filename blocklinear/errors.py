@@ -155,7 +155,16 @@ def quoted(raw: bytes | str, limit: int = 40) -> str:
     """
     start = raw[: limit + 1]  # each byte or character makes one or more
     text = start if isinstance(start, str) else start.decode("latin-1")
-    pieces = [c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text]
+    return _within([c if " " <= c <= "~" and c != "\\" else _escape(c) for c in text], limit)
+
+
+def quoted_name(name: str, limit: int = 40) -> str:
+    """Return a name in any language as `quoted` does, escaped only where it is not printable."""
+    return _within([c if c.isprintable() else _escape(c) for c in name[: limit + 1]], limit)
+
+
+def _within(pieces: list[str], limit: int) -> str:
+    """Return the pieces in quotes, those at the end left out where they exceed `limit`."""
     if sum(map(len, pieces)) <= limit:
         return f"'{''.join(pieces)}'"
     while sum(map(len, pieces)) > limit - 3:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.classes import Class
-from blocklinear.errors import InputError, quoted
+from blocklinear.errors import InputError, quoted_name
 from blocklinear.numerals import TOO_LARGE, counted, format_number
 
 MOST_NAMED = 10_000
@@ -120,7 +120,7 @@ class LabelCoder:
                 continue
             if len(label) > LONGEST or not label.isprintable():
                 what = "is not printable" if len(label) <= LONGEST else f"is over {LONGEST} long"
-                raise InputError(f"row {row}: label {quoted(label)} {what}", _SHORTER)
+                raise InputError(f"row {row}: label {quoted_name(label)} {what}", _SHORTER)
             self._name(label, max(known.values(), default=-1.0) + 1.0, row)
         self._is_text = bool(known)
         return np.fromiter(map(known.__getitem__, labels), np.float64, len(labels))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocklinear.arguments import check_sparse
-from blocklinear.errors import InputError, quoted
+from blocklinear.errors import InputError, quoted, quoted_name
 
 MOST_EXACT = 1 << 53
 """All integers up to this have a float64 of their own."""
@@ -77,7 +77,7 @@ class Table(ABC):
         """Return which column it is, for people."""
         if self.names is None:
             return f"column {column}"
-        return f"column {quoted(self.names[column])}"
+        return f"column {quoted_name(self.names[column])}"
 
 
 class SparseTable(Table):
@@ -317,12 +317,12 @@ def _names(names: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _refused_column(name: Any, kind: Any, more: str = "which is none of numbers") -> InputError:
-    return InputError(f"column {quoted(str(name))} is of type {kind}, {more}", _NUMBERS_ONLY)
+    return InputError(f"column {quoted_name(str(name))} is of type {kind}, {more}", _NUMBERS_ONLY)
 
 
 def _missing(name: Any, row: int) -> InputError:
     return InputError(
-        f"row {row}, column {quoted(str(name))}: the value is missing",
+        f"row {row}, column {quoted_name(str(name))}: the value is missing",
         "impute a number, or leave the row out",
     )
 
@@ -370,7 +370,7 @@ def _sparse_columns(X: Any, sparse: Sequence[bool]) -> Any:
             found = np.asarray(column.array.sp_values)
             inexact = _inexact(found)  # now: of several types one is made
             if inexact is not None:
-                cell = f"row {place[inexact]}, column {quoted(str(name))}"
+                cell = f"row {place[inexact]}, column {quoted_name(str(name))}"
                 raise _no_float(cell, found[inexact])
         else:
             dense = DenseTable("", [_pandas_column(name, column)], len(X), (str(name),))

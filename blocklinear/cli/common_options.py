@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from blocklinear.errors import UsageError, quoted, shown
+from blocklinear.errors import UsageError, quoted, quoted_name, shown
 from blocklinear.memory import parse_size
 from blocklinear.numerals import parse_label
 
@@ -156,7 +156,7 @@ def label_of(text: str, classes: "Classes") -> float:
         if not classes:
             raise
         known = ", ".join(shown(label) for label in map(str, classes.values()))
-        raise UsageError(f"no class is {quoted(text)}", f"write one of {known}") from None
+        raise UsageError(f"no class is {quoted_name(text)}", f"write one of {known}") from None
 
 
 def add_positive(parser: argparse.ArgumentParser) -> None:

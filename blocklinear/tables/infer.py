@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from blocklinear.errors import InputError, UsageError, quoted
+from blocklinear.errors import InputError, UsageError, quoted_name
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.recipe import TARGET_KINDS, Column, Recipe, Target
 from blocklinear.tables.arrow import MISSING_WORD, arrow
@@ -79,7 +79,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
                 f"there are {_listed(names)}",
             )
     if options.weight == options.target:
-        raise UsageError(f"--weight names {quoted(options.target)}, which is the target")
+        raise UsageError(f"--weight names {quoted_name(options.target)}, which is the target")
     if options.interactions and not options.hash_bits:
         raise UsageError("crosses are hashed", "say to how many bits, as with --hash-bits 18")
     uses = {options.target: "the target", options.weight: "that of the weights"}
@@ -104,7 +104,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         for name in named[option]:
             if name not in left:
                 raise UsageError(
-                    f"{option} names {quoted(name)}, which is {uses.get(name, 'left out')}"
+                    f"{option} names {quoted_name(name)}, which is {uses.get(name, 'left out')}"
                 )
     columns, refused = [], []
     for name in left:
@@ -113,13 +113,13 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         if name in options.categories and kind is not None:
             if not _fits(schema.field(name).type, "category"):
                 raise UsageError(
-                    f"--categories names {quoted(name)}, which is of type "
+                    f"--categories names {quoted_name(name)}, which is of type "
                     f"{schema.field(name).type}: categories are integers, text or booleans",
                     "leave it out",
                 )
             kind = "category"
         if kind is None:
-            refused.append(f"{quoted(name)} of type {schema.field(name).type}")
+            refused.append(f"{quoted_name(name)} of type {schema.field(name).type}")
         else:
             columns.append(Column(name, kind))
     texts = [column.name for column in columns if column.kind == "text"]
@@ -139,7 +139,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         )
     if options.weight is not None and not _fits(schema.field(options.weight).type, "number"):
         raise InputError(
-            f"{path}: the weight {quoted(options.weight)} is of type "
+            f"{path}: the weight {quoted_name(options.weight)} is of type "
             f"{schema.field(options.weight).type}",
             "weights are numbers",
         )
@@ -174,8 +174,9 @@ def _refuse_missing_word(path: str, column: Any, is_target: bool = False) -> Non
     """Refuse a column of CSV that is text for a word that stands for no value among numbers."""
     word = (column.metadata or {}).get(MISSING_WORD)
     if word is not None:
+        name, text = quoted_name(column.name), quoted_name(word.decode())
         raise InputError(
-            f"{path}: column {quoted(column.name)} has numbers, and {quoted(word.decode())}",
+            f"{path}: column {name} has numbers, and {text}",
             "leave fields without a value empty, as R does by write.csv(..., na = '')"
             + (
                 ", and give --on-error skip, which leaves their rows out"
@@ -190,7 +191,7 @@ def _target_kind(path: str, schema: Any, name: str) -> str:
     kind = kind_of(schema.field(name).type)
     if kind not in TARGET_KINDS:
         raise InputError(
-            f"{path}: the target {quoted(name)} is of type {schema.field(name).type}",
+            f"{path}: the target {quoted_name(name)} is of type {schema.field(name).type}",
             "labels are numbers, booleans or text",
         )
     return kind
@@ -212,12 +213,14 @@ class Differences:
         for name, kind in wanted.items():
             index = schema.get_all_field_indices(name)
             if not index:
-                self.found.append(f"{path}: no column {quoted(name)}, of kind {kind}")
+                self.found.append(f"{path}: no column {quoted_name(name)}, of kind {kind}")
             elif len(index) > 1:
-                self.found.append(f"{path}: {len(index)} columns {quoted(name)}")
+                self.found.append(f"{path}: {len(index)} columns {quoted_name(name)}")
             elif not _fits(schema.field(index[0]).type, kind):
                 has = schema.field(index[0]).type
-                self.found.append(f"{path}: column {quoted(name)} is of type {has}, not {kind}")
+                self.found.append(
+                    f"{path}: column {quoted_name(name)} is of type {has}, not {kind}"
+                )
 
     def refuse(self, whose: str) -> None:
         """Raise the error, if there are differences."""
@@ -245,4 +248,4 @@ def _fits(kind: Any, wanted: str) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(map(quoted, names[:_MOST_SHOWN])) + more
+    return ", ".join(map(quoted_name, names[:_MOST_SHOWN])) + more

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, UsageError, quoted, shown
+from blocklinear.errors import InputError, UsageError, quoted_name, shown
 from blocklinear.events import Listener, TextProgress, ignore
 from blocklinear.model.confusion import Confusion
 from blocklinear.model.evaluation import Evaluation
@@ -111,7 +111,7 @@ def predict_tables(
     labelled = recipe.target.name in schema.names
     lacking = [column for column in keep if column not in schema.names]
     if lacking:
-        raise UsageError(f"the table has no column {quoted(lacking[0])}, which --keep names")
+        raise UsageError(f"the table has no column {quoted_name(lacking[0])}, which --keep names")
     asked = [recipe.target.name] if labelled else []
     tables.open(recipe, f"the recipe of {name}", asked, listener)
     for source in tables.sources:
@@ -119,7 +119,7 @@ def predict_tables(
             if (n := source.schema.names.count(column)) != 1:
                 raise InputError(
                     f"{source.path}: {counted(n, 'column') if n else 'no column'} "
-                    f"{quoted(column)}, which --keep names",
+                    f"{quoted_name(column)}, which --keep names",
                     "leave it out of --keep, or name one column of each table so",
                 )
     kept_kinds = {column: _kind_of(column, tables) for column in keep}

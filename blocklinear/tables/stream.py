@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blocklinear.batches.labels import LabelCoder
 from blocklinear.batches.reader import BatchReader
-from blocklinear.errors import InputError, StorageError, quoted, storage_errors
+from blocklinear.errors import InputError, StorageError, quoted_name, storage_errors
 from blocklinear.events import Listener, Warned, ignore
 from blocklinear.inputs.raw import READ_BYTES, RawFile, digest_of
 from blocklinear.memory import spare_bytes
@@ -184,9 +184,9 @@ class Tables:
                 if value and (j, value) not in recipe.dictionary:
                     listener(
                         Warned(
-                            f"{source.path}: categories in {quoted(column.name)} end in .0, and "
-                            f"{value} is not {value[:-2]}: pandas writes integers so if one is "
-                            "missing, unless they are Int64"
+                            f"{source.path}: categories in {quoted_name(column.name)} end in .0, "
+                            f"and {value} is not {value[:-2]}: pandas writes integers so if one "
+                            "is missing, unless they are Int64"
                         )
                     )
                     break

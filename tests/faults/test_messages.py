@@ -11,6 +11,7 @@ from blocklinear.errors import (
     MemoryBudgetError,
     StorageError,
     quoted,
+    quoted_name,
     shown,
     storage_errors,
 )
@@ -36,6 +37,22 @@ TAMED = "a\\x1b[2J\\nblocklinear: all is well\\u202e\\x7f.svm"
 )
 def test_quoted_data(raw, text):
     assert quoted(raw) == text
+
+
+def test_quoted_names():
+    assert quoted_name("Größe ٣ высота") == "'Größe ٣ высота'"
+    assert quoted_name("a\u202e\x1b") == "'a\\u202e\\x1b'"
+    assert quoted_name("д" * 40) == f"'{'д' * 40}'"
+    assert quoted_name("д" * 41) == f"'{'д' * 37}...'"
+
+
+def test_columns_are_named_as_they_are_called(tmp_path, capsys):
+    table, store = tmp_path / "t.csv", tmp_path / "store"
+    table.write_text("рост,größe,y\n1,2,0\n3,4,1\n")
+    assert main(["split", str(table), str(store), "--target", "y", "-q"]) == 0
+    table.write_text("рост,y\n1,0\n")
+    assert main(["add", str(store), str(table), "-q"]) == 3
+    assert "no column 'größe', of kind number" in capsys.readouterr().err
 
 
 def test_what_is_shown_of_names():
