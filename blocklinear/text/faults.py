@@ -21,6 +21,8 @@ _TOKEN = re.compile(rb"[^ \t\r\n#]*")
 _WORD = re.compile(rb"[^ \t\r]+")
 _LINE = re.compile(rb"[^\n]*\n")
 _MAY_BE_CUT = (tokenizer.LABEL_SYNTAX, tokenizer.INDEX_SYNTAX, tokenizer.VALUE_SYNTAX)
+_START = re.compile(rb"[+-]?[0-9]*\.?[0-9]*([eE][+-]?)?")
+"""What a label, an index or a value may begin with, and is none of them alone."""
 _PARQUET = "a Parquet file"
 _NOT_DATA = (
     (b"\x80\x02", "a Python pickle"),
@@ -46,6 +48,9 @@ _NOT_DATA = (
     (b"\x89HDF", "an HDF5 file"),
     (b"@relation", "an ARFF file"),
     (b"{", "JSON"),
+    (b"<", "a page of HTML, or XML"),
+    (b"version https://git-lfs", "a Git LFS pointer, which stands for a file"),
+    (b"\x04\x22\x4d\x18", "an lz4 stream"),
 )
 
 
@@ -81,7 +86,7 @@ class Fault:
             offset - start + 1,
             problem,
             fix,
-            code in _MAY_BE_CUT and end >= len(text) - 2,
+            code in _MAY_BE_CUT and end >= len(text) - 2 and _START.fullmatch(token) is not None,
             text[start : start + 80].tobytes(),
             code,
         )
@@ -378,8 +383,10 @@ def explain(code: int, token: bytes) -> tuple[str, str]:
         return f"no label before {shown}", "begin each line with a label"
     if code == tokenizer.INDEX_SYNTAX:
         if index in ("qid", "sid", "cost"):
-            fix = f"remove it: `sed 's/ {index}:[^ ]*//'`"
-            return f"{shown} is not a feature", "pass --ignore-qid" if index == "qid" else fix
+            fix = f"remove it: `sed 's/[[:blank:]]{index}:[^[:blank:]]*//g'`"
+            if index == "qid":
+                fix = "pass --ignore-qid, which ignores qid:N right after a label, N an integer"
+            return f"{shown} is not a feature", fix
         if b":" not in token:
             return f"no colon in {shown}", "write features as index:value"
     return table[code]

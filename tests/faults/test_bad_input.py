@@ -1,7 +1,9 @@
 """Every way in which text is refused, one tiny file each in `data`."""
 
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 
 import programs
@@ -58,6 +60,7 @@ FAULTS = [
     ("label_1e200", 3, 1, "label '1e200' is too large"),
     ("missing_label", 3, 1, "no label before '1:1'"),
     ("qid", 3, 3, "'qid:7' is not a feature"),
+    ("qid_after_entry", 3, 8, "'qid:7' is not a feature"),
     ("sid", 3, 3, "'sid:7' is not a feature"),
     ("cost", 3, 3, "'cost:7' is not a feature"),
     ("bom_in_middle", 3, 1, "a byte order mark in the middle of the text"),
@@ -72,6 +75,8 @@ FAULTS = [
     ("cut_after_colon", 3, 9, NO_VALUE + CUT),
     ("cut_in_exponent", 3, 5, NOT_DECIMAL + CUT),
     ("cut_in_index", 3, 7, "no colon in '2'" + CUT),
+    ("value_hex_at_end", 3, 6, NOT_DECIMAL + "\n"),
+    ("latin1_byte_at_end", 3, 6, f"byte 0xe9, {NOT_ASCII}, in '5\\xe9'\n"),
     ("utf16", 1, 1, "this is UTF-16 text"),
     ("utf16_without_mark", 1, 1, "this is UTF-16 text or binary data"),
     ("csv", 1, 1, "this looks like CSV"),
@@ -85,6 +90,9 @@ FAULTS = [
     ("json", 1, 1, "this is JSON"),
     ("parquet", 1, 1, "this is a Parquet file"),
     ("arff", 1, 1, "this is an ARFF file"),
+    ("html", 1, 1, "this is a page of HTML, or XML"),
+    ("git_lfs", 1, 1, "this is a Git LFS pointer"),
+    ("lz4", 1, 1, "this is an lz4 stream"),
 ]
 NO_ROWS = ("empty", "only_comments", "only_blank_lines")
 
@@ -124,6 +132,20 @@ def test_a_cut_archive(split):
     assert f"{path}: the bz2 stream ends before its end mark, after {path.stat().st_size}" in err
 
 
+def test_what_is_advised_to_remove_a_cost_removes_it(split, tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_bytes(b"1\tcost:2\t1:1\n-1 cost:3 1:2\n")
+    (command,) = re.findall("`(.*)`", split(path, code=3).err)
+    done = subprocess.run([*shlex.split(command), path], capture_output=True, check=True)
+    assert done.stdout == b"1\t1:1\n-1 1:2\n"
+
+
+def test_only_what_more_text_could_mend_is_taken_for_cut(split):
+    for name in ("value_hex_at_end", "latin1_byte_at_end"):
+        assert "cut short" not in split(DATA / f"{name}.svm", code=3).err
+    assert "cut short" in split(DATA / "cut_in_index.svm", code=3).err
+
+
 def test_the_advice_is_an_option_that_exists(split):
     """Where a message names an option of `split`, giving it helps or at least parses."""
     for name, *_ in FAULTS:
@@ -135,6 +157,7 @@ def test_the_advice_is_an_option_that_exists(split):
     assert split(DATA / "unsorted_index.svm", options=["--unsorted", "sort"]).code == 0
     assert split(DATA / "duplicate_index.svm", options=["--duplicates", "sum"]).code == 0
     assert split(DATA / "qid.svm", options=["--ignore-qid"]).code == 0
+    assert "right after a label" in split(DATA / "qid_after_entry.svm", code=3).err
 
 
 @pytest.mark.parametrize(
