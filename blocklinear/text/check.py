@@ -166,7 +166,7 @@ def check(
                 listener(TextProgress(sum(r.bytes_read for r in readers), total, report.rows))
         except InputError as error:  # a damaged stream, a line too long, too many problems
             report.note(error)
-            report.complete = False
+            report.complete = report.complete and bool(reader.provenance)
         report.notes += reader.notes
     report.index_base = min((reader.index_base for reader in readers), default=1)
     n_features = 0 if report.max_index is None else report.max_index - report.index_base + 1

@@ -151,10 +151,10 @@ class RowReader:
                         yield finished
             except LongLine as line:
                 raise self._limits.refused_line(path, counts.lines + 1, line) from None
-            self._limits.check_end(path, counts.final_newline)
             self._done_bytes += source.raw.bytes_read
             self._source = None
             self.provenance.append(counts.record(source.raw.finish()))
+            self._limits.check_end(path, counts.final_newline)
             self._limits.check_digest(path, self.provenance[-1]["sha256"])
             self.notes += source.notes
             if not counts.final_newline:

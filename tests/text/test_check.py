@@ -77,6 +77,11 @@ def test_several_inputs_and_one_that_is_damaged(tmp_path):
         check([tmp_path / "none"], OPTIONS)
 
 
+def test_a_lacking_newline_is_found_at_the_end(checked):
+    report = checked(b"1 1:1\n-1 2:1", require_final_newline=True)
+    assert (report.rows, report.n_problems, report.complete) == (2, 1, True)
+
+
 def test_a_long_line_and_too_many_problems_end_it(checked, monkeypatch):
     report = checked(b"1 1:1\n" + b"1 " + b" " * (2 << 20) + b"\n")
     assert (report.n_problems, report.complete) == (1, False)
