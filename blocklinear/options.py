@@ -14,6 +14,10 @@ from blocklinear.numerals import format_number
 from blocklinear.solver_types import CRAMMER_SINGER, ONE_CLASS, SOLVER_TYPES
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PLAIN = (
+    "a plain name of at most 64 letters, digits, dots, dashes and underscores that begins with a "
+    "letter or digit"
+)
 _LEAST_SLAB_BYTES = 64 << 10
 MOST_THREADS = 256
 BIAS_BOUND = 1e153
@@ -311,7 +315,7 @@ class AddOptions:
 def check_batch_name(name: str | None) -> None:
     """Refuse a name that a batch may not have."""
     plain = name is None or _PLAIN_NAME.fullmatch(name) is not None
-    _check("batch", name, plain, "a plain name of letters, digits, dots and dashes")
+    _check("batch", name, plain, _PLAIN)
 
 
 @with_aliases
@@ -525,7 +529,7 @@ class TrainOptions:
         )
         _check("memory", self.memory_bytes, self.memory_bytes >= 1 << 20, "at least 1M")
         plain = _PLAIN_NAME.fullmatch(self.run) is not None
-        _check("run", self.run, plain, "a plain name of letters, digits, dots and dashes")
+        _check("run", self.run, plain, _PLAIN)
         whole = re.search(r"\.part\d+of\d+$", self.run) is None
         _check("run", self.run, whole, "no name of a part of a run, as NAME.part1of2")
         _check("run", self.run, not self.run.endswith(".cv"), "no name that cv uses, as NAME.cv")
