@@ -59,7 +59,10 @@ def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
     """
     if isinstance(inputs, str | os.PathLike):
         return [inputs]
-    if not isinstance(inputs, Iterable) or hasattr(inputs, "shape"):  # an array is iterable too
+    # arrays, open files and bytes are iterable too
+    if not isinstance(inputs, Iterable) or any(
+        hasattr(inputs, name) for name in ("shape", "read", "decode")
+    ):
         raise _no_path("inputs", inputs)
     paths = list(inputs)
     for path in paths:
@@ -73,7 +76,7 @@ def path_list(inputs: Path | Iterable[Path]) -> list[Path]:
 def _no_path(place: str, value: object) -> WrongTypeError:
     return WrongTypeError(
         f"{place} is {described(value)}, but must be the path of LIBSVM text",
-        "give a path or a list of paths; scikit-learn's dump_svmlight_file writes arrays",
+        "give a path or a list of paths; StoreWriter takes arrays and data frames",
     )
 
 

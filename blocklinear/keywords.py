@@ -78,7 +78,8 @@ def translated(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     ``memory`` may be a size as "512M"; weights of classes may be a dict.
 
-    UsageError is raised if an option is given by two names, or a size is none.
+    UsageError is raised if an option is given by two names, or a size is none; WrongTypeError if
+    weights of classes are neither a dict nor pairs.
     """
     found: dict[str, Any] = {}
     for given, value in settings.items():
@@ -87,10 +88,21 @@ def translated(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{name} is given twice, under two names", "give it once")
         if given == "memory" and isinstance(value, str):
             value = parse_size(value)
-        elif name == "class_weights" and isinstance(value, Mapping):
-            value = tuple(value.items())
+        elif name == "class_weights":
+            value = _pairs_of_weights(value)
         found[name] = value
     return found
+
+
+def _pairs_of_weights(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(value.items())
+    if not isinstance(value, tuple | list) and not hasattr(value, "shape"):
+        raise WrongTypeError(
+            f"class_weights is {type(value).__name__}, but must be a dict",
+            "give {LABEL: WEIGHT, ...}; balanced=True weighs classes by their numbers of rows",
+        )
+    return value
 
 
 def with_aliases(kind: Kind) -> Kind:

@@ -1,5 +1,6 @@
 """What somebody meets who installs and imports the package."""
 
+import io
 import tomllib
 from pathlib import Path
 
@@ -108,9 +109,16 @@ def test_an_array_is_no_path_of_text(name, store, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("wrong", [[3], ["rows.svm", None], b"rows.svm", None, 3])
+@pytest.mark.parametrize("wrong", [[3], ["rows.svm", None], None, 3])
 def test_what_is_no_path_is_refused(wrong, tmp_path):
     with pytest.raises(WrongTypeError, match="must be the path of LIBSVM text"):
+        blocklinear.split(wrong, tmp_path / "store")
+
+
+@pytest.mark.parametrize("wrong", [b"rows.svm", io.BytesIO(b"1 1:1\n")])
+def test_bytes_and_open_files_are_not_read_as_lists_of_paths(wrong, tmp_path):
+    kind = type(wrong).__name__
+    with pytest.raises(WrongTypeError, match=f"inputs is {kind}, but must be the path"):
         blocklinear.split(wrong, tmp_path / "store")
 
 
@@ -166,6 +174,11 @@ def test_options_of_another_kind_are_refused(call, store):
             TrainOptions,
             {"class_weights": {1: None}},
             r"but must be a tuple \(a tuple \(a number, a n",
+        ),
+        (
+            TrainOptions,
+            {"class_weights": "balanced"},
+            r"class_weights is str, but must be a dict\n  fix: give {LABEL: .*; balanced=True",
         ),
         (
             TrainOptions,

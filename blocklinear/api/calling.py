@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from blocklinear.arguments import check_options
@@ -48,8 +48,7 @@ def options_of(
     kind: type[Options],
     options: Options | None,
     settings: Mapping[str, Any],
-    name: str,
-    own: Sequence[str] = (),
+    function: Callable[..., Any],
 ) -> Options:
     """Return options with those given by keyword in their place.
 
@@ -61,8 +60,7 @@ def options_of(
     kind : type               a dataclass of options; keywords of its field `text`, if it has one,
                               are taken for it
     settings : mapping        keywords
-    name : str                of the function, for messages
-    own : sequence of str     keywords that it takes besides, which messages are to name
+    function : callable       what was given the keywords; messages name it and its keywords
     """
     if options is not None:
         check_options(options, kind)
@@ -70,7 +68,9 @@ def options_of(
     names = {field.name for field in dataclasses.fields(base)}
     inner: Any = getattr(kind() if options is None else options, "text", None)
     known = names_of(kind) + ([] if inner is None else names_of(TextOptions))
-    refuse_unknown(settings, [*known, *own], f"{name}()")
+    given = inspect.signature(function).parameters.values()
+    own = [p.name for p in given if p.kind is p.KEYWORD_ONLY]
+    refuse_unknown(settings, dict.fromkeys([*known, *own]), f"{function.__name__}()")
     changes = translated(settings)
     of_text = {key: value for key, value in changes.items() if key not in names}
     changes = {key: value for key, value in changes.items() if key in names}

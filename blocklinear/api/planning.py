@@ -60,7 +60,7 @@ def plan(
     >>> report.rows.likely, report.features.likely
     (216, 13.0)
     """
-    chosen = options_of(TrainOptions, options, settings, "plan")
+    chosen = options_of(TrainOptions, options, settings, plan)
     if split is not None:
         check_options(split, SplitOptions)
     return planning.plan(source, chosen, split, workers, bool(recalibrate))

@@ -84,7 +84,7 @@ def split(
     >>> store
     BlockStore('...store': 216 rows, 13 features, 4 blocks)
     """
-    chosen = options_of(SplitOptions, options, settings, "split")
+    chosen = options_of(SplitOptions, options, settings, split)
     with telling(listener, verbose) as tell:
         if client is None:
             return splitting.split(inputs, store, chosen, tell)
@@ -158,7 +158,7 @@ def add(
     >>> blocklinear.add(store, "more.svm", batch="tuesday")
     BlockStore('...growing': 270 rows, 13 features, 5 blocks)
     """
-    chosen = options_of(AddOptions, options, settings, "add")
+    chosen = options_of(AddOptions, options, settings, add)
     with telling(listener, verbose) as tell:
         return adding.add(store, inputs, chosen, tell)
 
@@ -207,7 +207,7 @@ def check(
     >>> found.rows, found.labels, found.problems
     (216, {1.0: 98, -1.0: 118}, [])
     """
-    chosen = options_of(TextOptions, options, settings, "check")
+    chosen = options_of(TextOptions, options, settings, check)
     with telling(listener, verbose) as tell:
         return checking.check(inputs, chosen, tell)
 
@@ -268,7 +268,7 @@ def transpose(
     """
     settings = {"memory": memory, "threads": threads}
     given = {name: value for name, value in settings.items() if value is not None}
-    budget = options_of(TextOptions, None, given, "transpose")
+    budget = options_of(TextOptions, None, given, transpose)
     with locked(store) as own, telling(listener, verbose) as tell:
         return transposing.transpose(
             own, budget.memory_bytes, budget.threads, tell, force=bool(force)

@@ -42,8 +42,7 @@ def _with_cluster(
     parts: int | None,
     options: TrainOptions | None,
     settings: dict[str, Any],
-    by: str,
-    own: Sequence[str] = (),
+    by: Callable[..., Any],
 ) -> tuple[TrainOptions, Elsewhere | None]:
     """Return the options of a function, and what trains a task on a cluster if one is given.
 
@@ -56,12 +55,12 @@ def _with_cluster(
     if client is None:
         if parts is not None:
             raise UsageError("parts are those of a cluster, and there is none", "give a client")
-        return options_of(TrainOptions, options, settings, by, own), None
+        return options_of(TrainOptions, options, settings, by), None
     from blocklinear.cluster.job import check_supported  # late: Dask belongs to an extra
     from blocklinear.cluster.run import Cluster
 
     cluster = Cluster(client, parts)
-    chosen = options_of(TrainOptions, options, settings, by, own)
+    chosen = options_of(TrainOptions, options, settings, by)
     if isinstance(chosen.memory_bytes, Default):
         chosen = replace(chosen, memory_bytes=cluster.budget())
     check_supported(chosen)
@@ -145,7 +144,7 @@ def train(
     >>> model
     LinearModel(L2R_L1LOSS_SVC_DUAL, classes 1 -1, 13 features, C 0.5)
     """
-    chosen, by = _with_cluster(store, client, parts, options, settings, "train")
+    chosen, by = _with_cluster(store, client, parts, options, settings, train)
     with telling(listener, verbose, chosen.gap) as tell:
         history = RunHistory(chosen.run)
         model = loop.train(store, chosen, _recording(history, chosen, tell), halt, keep, by)
@@ -201,7 +200,7 @@ def train_grid(
     >>> [model.metadata["C"] for model in models]
     [0.1, 1.0, 10.0]
     """
-    chosen, by = _with_cluster(store, client, parts, options, settings, "train_grid")
+    chosen, by = _with_cluster(store, client, parts, options, settings, train_grid)
     if not chosen.costs:
         raise UsageError("there is no grid of C", "give costs, or call train")
     with telling(listener, verbose, chosen.gap) as tell:
@@ -287,8 +286,7 @@ def cross_validate(
             f"{name} is {settings[name]}, but costs are what is compared",
             f"give costs={np.ravel(settings[name]).tolist()}, or no C at all to search for one",
         )
-    own = ["folds", "metric", "stratify", "positive", "first_cost"]
-    chosen, by = _with_cluster(store, client, parts, options, settings, "cross_validate", own)
+    chosen, by = _with_cluster(store, client, parts, options, settings, cross_validate)
     if folds is not None and n_folds is not None:
         raise UsageError("folds and n_folds are the same option", "give one of them")
     number = folds if folds is not None else n_folds if n_folds is not None else 5

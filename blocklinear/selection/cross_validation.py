@@ -267,7 +267,8 @@ def largest_searched(options: TrainOptions) -> float:
 def _check_search(
     options: TrainOptions, costs: Sequence[float] | None, first_cost: float | None
 ) -> None:
-    if costs is not None and not isinstance(costs, Sequence | np.ndarray):
+    listed = isinstance(costs, Sequence | np.ndarray) and not isinstance(costs, str)
+    if costs is not None and not listed:
         raise WrongTypeError(f"costs is {described(costs)}, but must be a list", "give a list")
     if costs is not None and not len(costs):
         raise UsageError("there are no costs", "give some, or none at all to search them")

@@ -147,6 +147,24 @@ def test_cross_validation_names_its_own_arguments(store, wrong, right):
     assert str(caught.value).endswith(f"did you mean {right}?")
 
 
+@pytest.mark.parametrize("given", ["rows.svm", [[1.0]]], ids=["text", "memory"])
+@pytest.mark.parametrize(
+    ("function", "wrong", "right"),
+    [
+        (blocklinear.predict, "proba", "probability"),
+        (blocklinear.predict, "decisions", "decision"),
+        (blocklinear.predict, "thread", "threads"),
+        (blocklinear.evaluate, "positives", "positive"),
+    ],
+)
+def test_prediction_names_its_own_arguments(store, given, function, wrong, right):
+    model = blocklinear.train(store)
+    with pytest.raises(WrongTypeError) as caught:
+        function(given, model, **{wrong: True})
+    message = f"{function.__name__}() has no option {wrong}\n  fix: did you mean {right}?"
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize("name", ["alpha", "kernel", "sample_weight", "validation", "refit"])
 def test_no_name_of_something_else_is_proposed(store, name):
     with pytest.raises(WrongTypeError, match=f"no option {name}\n  fix: it has C, average, "):

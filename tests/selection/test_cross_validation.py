@@ -558,6 +558,7 @@ def test_rare_positive_rows_do_not_end_a_search(tmp_path):
         ({"n_folds": 2.5}, "the number of folds is 2.5, but must be from 2 to 1000"),
         ({"n_folds": "3"}, "the number of folds is '3', but must be from 2 to 1000"),
         ({"costs": 0.1}, "costs is float, but must be a list"),
+        ({"costs": "0.1,1"}, "costs is str, but must be a list"),
         ({"metric": "mean_squared_error"}, "is not one of accuracy, auc, f1"),
         ({"costs": [0.0]}, r"C is 0\.0"),
         ({"costs": []}, "there are no costs"),
