@@ -17,20 +17,6 @@ def machine():
     return binding.get_default_triple(), binding.get_host_cpu_name(), features
 
 
-class _Method(ctypes.Structure):
-    """What Python knows of a function in machine code, `PyMethodDef`."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("address", ctypes.c_void_p), ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )  # fmt: skip
-
-
-_WITH_KEYWORDS = 3  # METH_VARARGS | METH_KEYWORDS
-_kept_alive: list[object] = []
-"""What machine code refers to."""
-
-
 def load(function, code, wrapper, environment):
     """Return what calls machine code, which Numba compiled from a function.
 
@@ -38,7 +24,7 @@ def load(function, code, wrapper, environment):
     place for objects that code uses, of which kernels have none.
     """
     binding = _llvm()
-    engine, environments = _engine()
+    engine, functions = _engine()
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address, place = (
@@ -46,18 +32,15 @@ def load(function, code, wrapper, environment):
     )  # fmt: skip
     if not address or not place:
         raise RuntimeError(f"{wrapper} is not in the machine code that was kept of it")
-    empty = environments({})
+    empty = functions.Environment({})
     ctypes.c_void_p.from_address(place).value = id(empty)
-    method = _Method(function.__name__.encode(), address, _WITH_KEYWORDS, None)
-    _kept_alive.extend((empty, method))
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p] + [ctypes.py_object] * 2
-    return new(ctypes.byref(method), None, None)
+    module = sys.modules[function.__module__]
+    return functions.make_function(module, function.__name__, "", address, empty, None)
 
 
 @functools.cache
 def _engine():
-    """Return LLVM's loader, which knows what compiled code calls, and the type of environments.
+    """Return LLVM's loader, which knows what compiled code calls, and Numba's of functions.
 
     What it calls are functions in C, which are loaded without the rest of Numba, and Python's
     exceptions.
@@ -81,7 +64,7 @@ def _engine():
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    return engine, functions.Environment
+    return engine, functions
 
 
 def _llvm():
