@@ -33,7 +33,6 @@ from blocklinear.store.store import BlockStore
 from blocklinear.training.loop import begin_anew, converge, plan_with_rows, resumed, stopping
 from blocklinear.training.memory_plan import (
     MemoryPlan,
-    plan_again,
     plan_memory,
     weight_bytes,
 )
@@ -246,7 +245,7 @@ def plan_worker(
     """Divide the budget of a worker, which may have any blocks in one of the rounds.
 
     Held-out rows, which are in memory of the client, count as if they were in a worker's;
-    `url_bytes` are as for `plan_memory`. A run that is resumed has `facts`, as for `plan_again`.
+    `url_bytes` are as for `plan_memory`. A run that is resumed has `facts`, as for `plan_memory`.
     Raises MemoryBudgetError.
     """
     width = n_columns(len(task))
@@ -254,8 +253,8 @@ def plan_worker(
     more = DASK_BYTES + _MORE_VECTORS * width * weight_bytes(manifest)
     more += _PART_ROW_BYTES * width * part.n_rows
     if facts is not None:
-        return plan_again(
-            part, options, facts, width, 0, url_bytes + more, held_out, of_worker=True
+        return plan_memory(
+            part, options, width, 0, url_bytes + more, held_out, facts, of_worker=True
         )
     room = max(options.memory_bytes - more, 1 << 20)
     try:

@@ -38,7 +38,7 @@ from blocklinear.store.prefetch import GroupLoader
 from blocklinear.store.store import BlockStore
 from blocklinear.training.checkpoint import SCRATCH, Checkpoint, discard
 from blocklinear.training.checkpoint_schema import check_facts
-from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_again, plan_memory
+from blocklinear.training.memory_plan import MemoryPlan, budget_for_newton, plan_memory
 from blocklinear.training.method import choose_method
 from blocklinear.training.outcome import Outcome, announced, warn_of_weights
 from blocklinear.training.parts import AnotherRun, Elsewhere, discard_others, train_in_parts
@@ -159,13 +159,9 @@ def optimise(
     facts = resumed(folder, manifest, options, listener)
     previous = find_previous(folder, options, listener)
     sizes = n_columns(len(task)), others, store.fetching_bytes
-
-    def plan(rows: RowsHeldOut | None) -> MemoryPlan:
-        if facts is None:
-            return plan_memory(manifest, options, *sizes, rows)
-        return plan_again(manifest, options, facts, *sizes, rows)
-
-    memory, held_out = plan_with_rows(plan, store, task, options)
+    memory, held_out = plan_with_rows(
+        lambda rows: plan_memory(manifest, options, *sizes, rows, facts), store, task, options
+    )
     if facts is not None:
         options = dataclasses.replace(options, group=facts["course"]["group"])
     if facts is None and previous is None:

@@ -69,7 +69,8 @@ class MemoryPlan:
 
 def plan_memory(
     manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
-    held_out: RowsHeldOut | None = None, of_worker: bool = False,
+    held_out: RowsHeldOut | None = None, facts: Mapping[str, Any] | None = None,
+    of_worker: bool = False,
 ) -> MemoryPlan:  # fmt: skip
     """Divide the budget.
 
@@ -86,10 +87,14 @@ def plan_memory(
     The budget may be that `of_worker`, one of several, which add up what their rows contribute to
     Newton steps; the vectors of these are elsewhere.
 
+    The `facts` of a run that is resumed have what decides its course.
+
     If the budget does not hold what is needed, MemoryBudgetError says what takes how much.
     """
     sizes = manifest, options, width, others
     needs, plan = _Needs(*sizes, url_bytes, held_out, of_worker), None
+    if facts is not None:
+        return needs.again(facts)
     if url_bytes:
         plan = plan_that_fits(*sizes, 0, held_out, of_worker)
     room = options.memory_bytes - needs.fixed
@@ -121,8 +126,7 @@ def plan_memory(
     # vectors of many models would take the rows' room, and proximal points many products
     newton = newton and (hessian or (width == 1 and solver.smooth))
     spare -= needs.steps(newton, hessian)
-    for_rows = _share_of_rows(options, spare, held_out)
-    spare -= 0 if held_out else for_rows
+    for_rows, spare = needs.share_of_rows(spare)
     if not solver.l1:
         spare = max(spare - needs.mapped, 0)
         room = max(spare - needs.with_copies, 0)
@@ -138,20 +142,13 @@ def plan_memory(
     return MemoryPlan(group, spare, for_rows, newton, hessian, entries)
 
 
-def _share_of_rows(options: TrainOptions, spare: int, held_out: RowsHeldOut | None) -> int:
-    """Return what held-out rows have: what they need if that is known, half of `spare` if not."""
-    if options.evaluate is None:
-        return 0
-    return held_out.bytes if held_out else spare // 2
-
-
 def plan_that_fits(
     manifest: Manifest, options: TrainOptions, width: int = 1, others: int = 0, url_bytes: int = 0,
     held_out: RowsHeldOut | None = None, of_worker: bool = False,
 ) -> MemoryPlan | None:  # fmt: skip
     """Divide the budget as `plan_memory` does; None if it does not hold what is needed."""
     try:
-        return plan_memory(manifest, options, width, others, url_bytes, held_out, of_worker)
+        return plan_memory(manifest, options, width, others, url_bytes, held_out, None, of_worker)
     except MemoryBudgetError:
         return None
 
@@ -172,37 +169,6 @@ def budget_for_newton(
     budgets = range(options.memory_bytes >> 20, 1 + (2 * default_budget() >> 20))
     found = bisect_left(budgets, True, key=has_room)
     return budgets[found] << 20 if found < len(budgets) else None
-
-
-def plan_again(
-    manifest: Manifest, options: TrainOptions, facts: Mapping[str, Any], width: int = 1,
-    others: int = 0, url_bytes: int = 0, held_out: RowsHeldOut | None = None,
-    of_worker: bool = False,
-) -> MemoryPlan:  # fmt: skip
-    """Divide the budget for a run that is resumed, whose `facts` have what decides its course.
-
-    Other arguments, and errors, are as for `plan_memory`.
-    """
-    group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
-    entries = facts["working_set_entries"]
-    needs = _Needs(manifest, options, width, others, url_bytes, held_out, of_worker)
-    least = needs.fixed + needs.group(group)
-    copied = -(-entries * needs.copy // max(manifest.nnz, 1))
-    if not SOLVERS[options.solver].l1:
-        copied = needs.copies(copied)
-    elif entries >= manifest.nnz:
-        copied += needs.with_columns
-    needed = max(least + needs.steps(newton, hessian) + copied, least, needs.least)
-    spare = options.memory_bytes - needed
-    if spare < 0:
-        raise MemoryBudgetError(
-            f"the budget of {exact_size(options.memory_bytes)} is less than the "
-            f"{enough(needed)} that the run to resume needs",
-            f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
-        )
-    for_rows = _share_of_rows(options, spare, held_out)
-    pinned = max(spare - (0 if held_out else for_rows) - needs.mapped, 0)
-    return MemoryPlan(group, pinned, for_rows, newton, hessian, entries)
 
 
 def group_bytes(manifest: Manifest, options: TrainOptions, n: int, width: int) -> int:
@@ -275,7 +241,7 @@ class _Needs:
         self._program = PROCESS_BYTES + url_bytes + counts
         self._trained = vectors * width
         self._vectors = vectors * trained + others * model_bytes(manifest)
-        self._held_out = held_out.bytes if held_out else 0
+        self._rows_known, self._held_out = held_out is not None, held_out.bytes if held_out else 0
         self.fixed = self._program + self._vectors + self._held_out
         self.newton = 0 if of_worker else of_newton * trained
         self.hessian = 8 * (d + 1) ** 2 * width * (_HESSIANS_OF_WORKER if of_worker else 1)
@@ -310,6 +276,15 @@ class _Needs:
         entries = rows * self._manifest.nnz // max(self.copy, 1)
         found = sample_entries(self._manifest, entries, self._options) if self._samples else 0
         return found * self.copy // max(self._manifest.nnz, 1)
+
+    def share_of_rows(self, spare: int) -> tuple[int, int]:
+        """Return what held-out rows have, and what is left of `spare`.
+
+        What they need was taken before if it is known; else they have half of what is spare.
+        """
+        if self._options.evaluate is None or self._rows_known:
+            return self._held_out, spare
+        return spare // 2, spare - spare // 2
 
     def steps(self, newton: bool, hessian: bool) -> int:
         """Return what Newton steps take, and the Hessian, as far as there is room for them."""
@@ -384,3 +359,24 @@ class _Needs:
                 f"give --memory {enough(self.least)} or more",
             )
         return budget - needed
+
+    def again(self, facts: Mapping[str, Any]) -> MemoryPlan:
+        """Return the plan of a run that is resumed, see `plan_memory`."""
+        group, newton, hessian = facts["group"], facts["newton"], facts["hessian"]
+        entries, nnz = facts["working_set_entries"], self._manifest.nnz
+        least = self.fixed + self.group(group)
+        copied = -(-entries * self.copy // max(nnz, 1))
+        if not SOLVERS[self._options.solver].l1:
+            copied = self.copies(copied)
+        elif entries >= nnz:
+            copied += self.with_columns
+        needed = max(least + self.steps(newton, hessian) + copied, least, self.least)
+        budget = self._options.memory_bytes
+        if needed > budget:
+            raise MemoryBudgetError(
+                f"the budget of {exact_size(budget)} is less than the {enough(needed)} that the "
+                "run to resume needs",
+                f"give --memory {enough(needed)} or more, or give --restart instead of --resume",
+            )
+        for_rows, spare = self.share_of_rows(budget - needed)
+        return MemoryPlan(group, max(spare - self.mapped, 0), for_rows, newton, hessian, entries)

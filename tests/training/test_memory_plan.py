@@ -20,7 +20,6 @@ from blocklinear.training.memory_plan import (
     WORKING_SET_SHARE,
     budget_for_newton,
     group_bytes,
-    plan_again,
     plan_memory,
     plan_that_fits,
 )
@@ -226,9 +225,9 @@ def test_the_budget_that_a_refused_plan_names_is_enough(
             with pytest.raises(MemoryBudgetError):
                 plan_memory(manifest, less, *sizes)
             with pytest.raises(MemoryBudgetError) as caught:
-                plan_again(manifest, less, vars(plan), *sizes)
+                plan_memory(manifest, less, *sizes, facts=vars(plan))
             assert f"give --memory {enough(named)} or more" in caught.value.fix
-            plan_again(manifest, replace(options, memory_bytes=named), vars(plan), *sizes)
+            plan_memory(manifest, replace(options, memory_bytes=named), *sizes, facts=vars(plan))
 
 
 @examples(67)
@@ -248,12 +247,12 @@ def test_a_run_resumed_keeps_to_its_plan_or_names_a_budget_that_does(
         return
     options, facts = replace(options, memory_bytes=after * MIB), vars(first)
     try:
-        plan = plan_again(manifest, options, facts)
+        plan = plan_memory(manifest, options, facts=facts)
     except MemoryBudgetError as error:
         enough = named_budget(error)
         assert enough > after * MIB
         options = replace(options, memory_bytes=enough)
-        plan = plan_again(manifest, options, facts)
+        plan = plan_memory(manifest, options, facts=facts)
     for name in ("group", "newton", "working_set_entries"):
         assert getattr(plan, name) == getattr(first, name)
     assert min(plan.pin_bytes, plan.spare_bytes) >= 0
@@ -264,7 +263,7 @@ def test_the_same_budget_makes_the_same_plan_again(large):
     for budget in range(150, 1200, 50):
         options = TrainOptions(memory_bytes=budget * MIB, solver=1)
         plan = plan_memory(large, options)
-        again = plan_again(large, options, vars(plan))
+        again = plan_memory(large, options, facts=vars(plan))
         assert abs(again.pin_bytes - plan.pin_bytes) < 200  # entries are whole
         assert replace(again, pin_bytes=0) == replace(plan, pin_bytes=0)
 

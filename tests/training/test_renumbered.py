@@ -14,7 +14,7 @@ from blocklinear.model.linear import LinearModel
 from blocklinear.options import AddOptions, SplitOptions, TextOptions, TrainOptions
 from blocklinear.store.features import read_features
 from blocklinear.training import train
-from blocklinear.training.memory_plan import plan_again, plan_memory
+from blocklinear.training.memory_plan import plan_memory
 from training.classes import columns, several_classes
 from training.small import Heard, as_text, long_problem, random_problem, split_problem, split_text
 
@@ -135,9 +135,9 @@ def test_a_model_that_the_budget_does_not_hold(tmp_path):
     options = TrainOptions(memory_bytes=309 << 20)
     plan = plan_memory(store.manifest, options)
     facts = {"group": plan.group, "newton": False, "hessian": False, "working_set_entries": 0}
-    assert plan_again(store.manifest, options, facts).group == plan.group
+    assert plan_memory(store.manifest, options, facts=facts).group == plan.group
     with pytest.raises(MemoryBudgetError, match="the run to resume needs"):
-        plan_again(store.manifest, replace(options, memory_bytes=256 << 20), facts)
+        plan_memory(store.manifest, replace(options, memory_bytes=256 << 20), facts=facts)
     url_bytes = 5 << 20  # of a store on a URL
     with pytest.raises(MemoryBudgetError, match="give --memory 314M or more"):
         plan_memory(store.manifest, replace(options, memory_bytes=256 << 20), 1, 0, url_bytes)
