@@ -109,16 +109,17 @@ class DistributedDescent(Trainee):
         self._left: list[Floats] | None = None  # P - D of the candidates, as sampled
         self._futures: dict[str, Any] = {}  # of what workers have read from the last checkpoint
 
-    def to_newton(self, enough_products: float) -> DistributedNewton:
-        """Return Newton's method, which goes on from here, but not with models that are proven."""
-        trained, found = np.concatenate(self._proven.trained), self._proven.certificates
+    def to_newton(
+        self, enough_products: float, certificate: Certificate | None
+    ) -> DistributedNewton:
+        """Return Newton's method, which goes on from here."""
         kept = [*self._earlier_rounds, (self.outer, self._written, self._taken.tolist())]
         newton = DistributedNewton(
             self._job, self._manifest, self._engine, self._job.options.for_newton(),
             enough_products, self.outer, self.first, kept,
         )  # fmt: skip
-        proven = [None if k in trained else c for k, c in enumerate(found)]
-        newton.start_from(self.current(), proven)
+        if certificate is not None:
+            newton.go_on_from(self, certificate, () if self.task.alone else self._proven.solved)
         return newton
 
     def _allocate(self) -> None:
@@ -369,6 +370,8 @@ class DistributedDescent(Trainee):
 
     def certify(self, halt: Callable[[], bool]) -> Certificate:
         """Return the certificate, of several models the sums and the largest gap."""
+        if self._left is None and self._job.options.gap is not None and not self._adopted:
+            self.sample_gap(halt)  # as before it was resumed
         proofs = self._prove(self._candidates(self._left), False, halt)
         found = [proof.certificates() for proof in proofs]
         if self.task.alone:

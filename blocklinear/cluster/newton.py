@@ -6,7 +6,7 @@ machine, whatever the number of parts, and nothing but the order of summation di
 the same in all rounds, so that their rows stay in the memory of their workers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from blocklinear.cluster.job import Job, NewtonRound, Round
 from blocklinear.objectives.certificate import Certificate, joined
 from blocklinear.options import TrainOptions
 from blocklinear.solvers.newton.solver import NewtonModels
+from blocklinear.solvers.protocol import Trainee
 from blocklinear.store.manifest import Manifest
 from blocklinear.training.previous import Previous
 from blocklinear.training.run import Times
@@ -66,9 +67,14 @@ class DistributedNewton(NewtonModels):
         self._future: Any = None  # of the points that a worker has read from the last checkpoint
         self._begin()
 
-    def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
+    def start_from(self, weights: Floats) -> None:
+        """Begin with weights, float64[n_features + 1, M]."""
+        super().start_from(weights)
+        self._begin()
+
+    def go_on_from(self, before: Trainee, certificate: Certificate, solved: Container[int]) -> None:
         """Begin where another solver stands, as `NewtonModels` does."""
-        super().start_from(weights, proven)
+        super().go_on_from(before, certificate, solved)
         self._begin()
 
     @property
@@ -131,7 +137,7 @@ class DistributedNewton(NewtonModels):
         models = [number for own in numbers for number in own]
         self._kept = [(0, models, [1.0] * len(models))]
         compare_violations(self, previous, self._job.options)
-        self.start_from(weights, [None] * len(models))
+        self.start_from(weights)
         return found
 
     def advance(self, halt: Callable[[], bool]) -> None:

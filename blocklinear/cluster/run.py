@@ -83,7 +83,7 @@ class DistributedRun(Run):
             self.save()
             self.solver.unsaved = False
         self.decided = False
-        self.times = Times()
+        self.times, self._begun = self._begun, Times()
         self.solver.advance(self.overdue)
         self.outer = self.solver.outer
         self.save()  # workers read it from there

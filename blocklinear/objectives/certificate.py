@@ -25,7 +25,7 @@ is in `primal` and `dual` alike, and not in the gap.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -57,6 +57,22 @@ class Certificate:
     drift: float
     average: bool  # whether the model is the running average of w
     rho: float | None = None  # of a one-class SVM; None of all others
+
+    @property
+    def least_optimum(self) -> float:
+        """What P* is at least, whatever rounding did to P; at least 0, as D(0) is."""
+        return max(0.0, self.dual - OF_PRIMAL * self.primal)
+
+    def against(self, least_optimum: float) -> "Certificate":
+        """Return what a bound of P* from another pass proves, if that is more; not of one-class.
+
+        P is rounded in both passes, and so this says nothing of gaps below `OF_PRIMAL`.
+        """
+        if not 0.0 < self.primal < math.inf:
+            return self
+        left = (self.primal - least_optimum) / self.primal
+        gap = min((left + OF_PRIMAL) * (1.0 + OF_PRIMAL), 1.0 if least_optimum == 0.0 else math.inf)
+        return replace(self, dual=least_optimum, gap=gap) if gap < self.gap else self
 
     @property
     def of_zero(self) -> bool:

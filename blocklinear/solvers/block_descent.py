@@ -4,7 +4,7 @@ Each group is loaded once for all models, and each row gathered once for those t
 Which models share `WeightVectors` depends on their number alone, so no result depends on threads.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -349,28 +349,25 @@ class BlockDescent(Solver):
         """What a warm start is to fill."""
         return [Start(v.feasible_set, v.alpha.table, v.W) for v in self.vectors]
 
-    def to_newton(self, enough_products: float) -> Solver | None:
-        """Return Newton's method for one model; None if the problem has no such method.
-
-        With a smooth loss it begins with the better candidate. Measured, C = 30, on 14 pairs of
-        data set and loss that switch: 269 passes instead of 313. With proximal points the average
-        took 300 instead of 316 on 5 pairs, but half as many again on one of them.
-        """
+    def to_newton(self, enough_products: float, certificate: Certificate | None) -> Solver | None:
+        """Return Newton's method for one model; None if the problem has no such method."""
         (one,) = self.vectors
         if not isinstance(one, SingleModel):
             return None
-        newton = self._newton(one.models, [None], enough_products)
-        if one.models.solver.smooth and one.average_is_better:
-            newton.start_from(one.average, [None])
-        return newton
+        return self._newton(one.models, enough_products, certificate, solved=())
 
     def _newton(
-        self, task: Models, proven: Sequence[Certificate | None], enough_products: float
+        self,
+        task: Models,
+        enough_products: float,
+        certificate: Certificate | None,
+        solved: Container[int],
     ) -> Newton:
-        """Return Newton's method, which goes on from here, but not with models that are proven."""
+        """Return Newton's method, which goes on from here."""
         options, alphas = self._options.for_newton(), [v.alpha for v in self.vectors]
         newton = Newton(task, alphas, self._manifest, options, enough_products, self)
-        newton.start_from(self.current(), proven)
+        if certificate is not None:
+            newton.go_on_from(self, certificate, solved)
         return newton
 
     def discard(self) -> None:
@@ -464,8 +461,6 @@ class BlockDescentOfMany(BlockDescent):
             vectors.copy_certified(of, weights, numbers)
         return weights
 
-    def to_newton(self, enough_products: float) -> Solver | None:
+    def to_newton(self, enough_products: float, certificate: Certificate | None) -> Solver | None:
         """Return Newton's method."""
-        trained, found = np.concatenate(self._proven.trained), self._proven.certificates
-        proven = [None if k in trained else c for k, c in enumerate(found)]
-        return self._newton(self.task, proven, enough_products)
+        return self._newton(self.task, enough_products, certificate, self._proven.solved)

@@ -168,10 +168,13 @@ class Trainee(ABC):
     def adopt(self, weights: Floats) -> None:
         """Make other weights of one problem, float64[n_features + 1, M], the candidates."""
 
-    def to_newton(self, enough_products: float) -> "Trainee | None":
-        """Return Newton's method, to go on from here; None if it cannot.
+    def to_newton(
+        self, enough_products: float, certificate: Certificate | None
+    ) -> "Trainee | None":
+        """Return Newton's method, to go on from what was certified here; None if it cannot.
 
-        `enough_products` is as for `NewtonIterate`.
+        Without a certificate it is to be filled from a checkpoint. `enough_products` is as for
+        `NewtonIterate`.
         """
         return None
 

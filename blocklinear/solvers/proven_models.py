@@ -70,6 +70,11 @@ class ProvenModels:
         """The certificates that there are."""
         return [found for found in self.certificates if found is not None]
 
+    @property
+    def solved(self) -> set[int]:
+        """The models that are no longer trained."""
+        return set(range(len(self.certificates))).difference(*map(np.ndarray.tolist, self.trained))
+
     def averaged(self, numbers: Numbers) -> Flags:
         """Return of which of some models the average was certified."""
         found = [self.certificates[number] for number in numbers]

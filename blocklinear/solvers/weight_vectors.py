@@ -447,11 +447,6 @@ class WeightVectors(ABC):
         """Of which problems the average is better than `W`, as sampled last."""
         return np.asarray(self._remaining[1] < self._remaining[0])
 
-    @property
-    def average_is_better(self) -> bool:
-        """Whether the average is the better candidate of all problems, as sampled last."""
-        return self.averaged and bool(self._better.all())
-
     def forget_average(self) -> None:
         """Let `W` stand for its average."""
         self._points[:] = 0.0

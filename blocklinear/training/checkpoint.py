@@ -34,7 +34,7 @@ from blocklinear.store.files import (
 )
 from blocklinear.store.shapes import Shape
 
-FORMAT = 12
+FORMAT = 13
 NAME, SCRATCH = "checkpoint.json", "*.work"
 MAX_BYTES = 1 << 28
 _PIECE, _SHORT = 1 << 20, 64

@@ -66,6 +66,7 @@ check_facts: Shape = fields(
     _BLOCKS | {
         "course": _COURSE, "store": text, "group": shapes.integer(1), "working_set_entries": count,
         "newton": flag, "hessian": flag, "outer": count, "done": count, "decided": flag,
+        "goes_over": flag,
         "descended": maybe(count), "stopping": _STOPPING, "method": _METHOD,
         "best": maybe(row(count, number)),
     },

@@ -308,6 +308,8 @@ def converge(run: Run) -> Outcome:
     stopping = run.stopping
     while True:
         if run.decided or run.outer == 0 or not run.finished:
+            if run.goes_over:
+                run.switch_to_newton()
             run.iterate()
         report, seen = run.report()
         if seen.new and run.out_of_patience:
@@ -341,7 +343,7 @@ def converge(run: Run) -> Outcome:
         )
         too_slow = slow or run.as_slow_as_before(report)
         if may_switch and (stalled or (too_slow and run.newton_may_help(report))):
-            run.switch_to_newton()
+            run.goes_over = True
         elif slow and (warning := stopping.too_slow(report)):
             run.listener(SlowlyConverging(warning))
         run.decided = True

@@ -43,7 +43,7 @@ Halt = Callable[[], bool]
 GRACE_S = 1.0
 """Seconds that a block step may go on for after a stop was asked for."""
 _PLANNED = "group", "working_set_entries", "newton", "hessian"
-_REACHED = "outer", "done", "decided"
+_REACHED = "outer", "done", "decided", "goes_over"
 _ESTIMATED = "primal", "dual", "gap", "violation", "steps", "entries", "pass_entries", "parts"
 
 
@@ -88,6 +88,8 @@ class Run(ABC):
     outer, done : int         the outer iteration, and how many of its block steps are done
     decided : bool            whether all that follows from the outer iteration is done: a run that
                               is resumed there must not do it again
+    goes_over : bool          whether the next outer iteration is to be by Newton's method, as no
+                              other one was
     switched_at : int or None           outer iterations before the switch to Newton's method
     slow_after : int or None            the same of the run it started from, which converges no
                               faster by coordinate descent alone
@@ -112,7 +114,7 @@ class Run(ABC):
         self._checkpoint, self._saved = Checkpoint(self.folder), False
         self._started = self._saved_at = time.monotonic()
         self._asked_at: float | None = None
-        self.outer, self.done, self.decided = 0, 0, False
+        self.outer, self.done, self.decided, self.goes_over = 0, 0, False, False
         self.switched_at: int | None = None
         self.slow_after: int | None = None
         self.times = Times()
@@ -122,6 +124,11 @@ class Run(ABC):
     def seconds(self) -> float:
         """Since training began."""
         return time.monotonic() - self._started
+
+    @property
+    def _now(self) -> Times:
+        """Where to count what takes time now: in the next outer iteration if all is decided."""
+        return self._begun if self.decided else self.times
 
     @property
     def finished(self) -> bool:
@@ -138,7 +145,7 @@ class Run(ABC):
 
     def certify(self, enough: float | None = None) -> Certificate | float:
         """Pass over the data once more, see `Solver.certify`; the time is counted."""
-        with self.times.counting("certify_s"):
+        with self._now.counting("certify_s"):
             certificate = self._prove(enough)
         if isinstance(certificate, Certificate):
             check_finite(certificate.primal, certificate.dual)
@@ -206,8 +213,7 @@ class Run(ABC):
     def save(self) -> None:
         """Commit a checkpoint, unless the run keeps none."""
         if self.options.checkpoint_s < math.inf:
-            times = self._begun if self.decided else self.times
-            with times.counting("save_s"):
+            with self._now.counting("save_s"):
                 self._checkpoint.save(self._facts(), self._arrays)
             self._saved_at, self._saved = time.monotonic(), True
 
@@ -221,7 +227,7 @@ class Run(ABC):
             self._best_at, self._best_score = facts["best"]
         self.slow_after = facts.get("slow_after")
         if facts["descended"] is not None:
-            self._switch(facts["descended"])
+            self._switch(facts["descended"], None)
         by_pass = self.solver.state.get("by_pass", [])
         try:
             if facts["method"].get("by_pass", []) != by_pass:
@@ -338,8 +344,19 @@ class Run(ABC):
         return self.slow_after is not None and report.outer >= self.slow_after
 
     def switch_to_newton(self) -> None:
-        """Go on by Newton's method."""
-        self._switch(self.outer)
+        """Go on by Newton's method, from what is certified now.
+
+        It is the model of the run until passes lead to a better one: of the first ones the alpha
+        prove little. Abandoned is raised if a stop was asked for meanwhile.
+        """
+        try:
+            certificate = self.certify()
+        except Abandoned:
+            self.save()
+            raise
+        assert isinstance(certificate, Certificate)  # no gap was enough
+        self.goes_over = False
+        self._switch(self.outer, certificate)
         smooth = SOLVERS[self.options.solver].smooth
         how = "Newton's method on the primal" if smooth else "Newton steps to proximal points"
         message = (
@@ -348,8 +365,9 @@ class Run(ABC):
         )
         self.listener(GoesOver(message))
 
-    def _switch(self, outer: int) -> None:
-        newton = self.solver.to_newton(costs.enough_products(self.manifest, self.memory.hessian))
+    def _switch(self, outer: int, certificate: Certificate | None) -> None:
+        enough_products = costs.enough_products(self.manifest, self.memory.hessian)
+        newton = self.solver.to_newton(enough_products, certificate)
         if newton is None:
             raise self._checkpoint.damaged("nothing follows on its solver")
         self.solver, self.switched_at = newton, outer

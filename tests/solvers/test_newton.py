@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -414,6 +415,35 @@ def test_a_slow_rate_leads_to_newton(tmp_path):
     assert heard.of(GoesOver)
     assert model.metadata["certificate"]["gap"] <= 1e-6
     assert model.metadata["outer_iterations"] <= 64
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("solver", [1, 3, 7])
+def test_going_over_keeps_what_descent_has_proven(tmp_path, monkeypatch, solver, n_classes):
+    """A run that ends soon after has no worse a model than one that ended before."""
+    problem = replace(classes(n_classes), solver=solver, cost=100.0)
+    store = split_problem(tmp_path, problem, 3)
+    newton_after(monkeypatch, 3)
+    proofs, heard = [], []
+    for most in range(3, 12):
+        options = problem.options(gap=1e-9, max_outer=most, restart=True)
+        proofs.append(train(store, options, heard.append).metadata["certificate"])
+    assert sum(isinstance(event, GoesOver) for event in heard) == len(proofs) - 1
+    for after in proofs:
+        assert after["gap"] <= proofs[0]["gap"] + 4e-9  # of what rounding did to P
+        assert after["primal"] <= proofs[0]["primal"]
+        assert after["dual"] >= proofs[0]["dual"] - 3e-9 * proofs[0]["primal"]
+    assert proofs[-1]["gap"] < 0.8 * proofs[0]["gap"]
+    heard.clear()
+    best = train(store, problem.options(gap=1e-8, restart=True), heard.append)
+    assert best.metadata["stopped"] == "converged"
+    assert best.metadata["certificate"]["primal"] >= max(proof["dual"] for proof in proofs)
+    reports = [event for event in heard if isinstance(event, OuterIteration)][3:]
+    for before, after in pairwise(reports):
+        assert after.certified
+        assert after.gap <= before.gap + 4e-9
+        assert after.primal <= before.primal * (1 + 1e-9)
+        assert after.dual >= before.dual - 3e-9 * before.primal
 
 
 def hard_classes(folder, **changes):

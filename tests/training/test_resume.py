@@ -235,6 +235,33 @@ def test_across_the_switch_to_newton_steps(store, held_out, monkeypatch, group, 
     assert patience or any(report[-2] == 0 for report in seen.values())  # a step, not rows
 
 
+@pytest.mark.parametrize("solver", [1, 3])
+def test_a_stop_while_it_is_certified_before_it_goes_over(store, monkeypatch, solver):
+    newton_after(monkeypatch, 4)
+    problem = replace(long_problem(1), solver=solver, cost=100.0)
+    options = problem.options(gap=1e-7, group=2, max_outer=60, run="whole", epochs=1)
+    unbroken, outers = outcome(store, options), []
+
+    def listen(event):
+        if isinstance(event, OuterIteration):
+            outers.append(event.outer)
+
+    certify, tried = run.GroupRun.certify, []
+
+    def certified(self, enough=None):
+        if self.goes_over:
+            tried.append(self.outer)
+        return certify(self, enough)
+
+    monkeypatch.setattr(run.GroupRun, "certify", certified)
+    again = replace(options, run="again")
+    with pytest.raises(StoppedError):
+        train(store, again, listen, lambda: bool(tried))
+    assert outers == [*range(1, 5)]
+    assert outcome(store, replace(again, resume=True))[0] == unbroken[0]
+    assert tried == [4, 4]
+
+
 def test_memory_and_threads_may_change(store):
     options = long_problem().options(max_outer=5, gap=1e-9, group=2, run="whole")
     unbroken = outcome(store, options)

@@ -9,7 +9,7 @@ the slope along it.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -64,6 +64,8 @@ class NewtonIterate(Iterate):
     w : float64[n]            the point reached
     origin : float64[n]       where steps begin
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
+    begins : bool             whether no pass has evaluated a point yet
+    least_optimum : float     what P is known to exceed
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
     direct : bool             whether a pass that evaluates adds up the Hessian, too
     violation : float         |gradient|
@@ -72,7 +74,7 @@ class NewtonIterate(Iterate):
 
     saved = (
         *Iterate.saved, "evaluates", "direct", "_products", "_in_all", "_rho", "_enough", "_length",
-        "_slope", "_low", "_high", "_trials", "_ridge",
+        "_slope", "_low", "_high", "_trials", "_ridge", "begins", "least_optimum",
     )  # fmt: skip
     vectors: ClassVar[tuple[str, ...]] = (
         "w", "trial", "search", "gradient", "diagonal", "direction", "residual"
@@ -92,6 +94,7 @@ class NewtonIterate(Iterate):
         self.origin = self.w
         self.gradient, self._diagonal = vectors["gradient"], vectors["diagonal"]
         self._direction, self._residual = vectors["direction"], vectors["residual"]
+        self.begins, self.least_optimum = True, 0.0
         self.evaluates, self.direct = True, False
         self._products, self._in_all, self._rho, self._enough = 0, 0, 0.0, 0.0
         self._length, self._slope = 1.0, 0.0  # of the step that is tried
@@ -112,18 +115,26 @@ class NewtonIterate(Iterate):
 
     def go_to(self, weights: Floats) -> None:
         """Certify other weights, float64[n], in the next pass."""
-        self.trial[:], self.certificate, self.evaluates = weights, None, True
+        self.trial[:], self.certificate, self.begins, self.evaluates = weights, None, True, True
+
+    def know(self, weights: Floats, certificate: Certificate, solved: bool) -> None:
+        """Take over weights that are proven, float64[n], until a pass leads to better ones.
+
+        None is made if the model is `solved`.
+        """
+        self.w[:], self.certificate, self.begins = weights, certificate, not solved
+        self.least_optimum = certificate.least_optimum
 
     def evaluated(self, found: PassSums) -> None:
         """Move to the trial if the step ends there, and look for a direction; else try another."""
-        proof = self._prove(found)
-        last = self.certificate
-        if last is not None:
+        proof, last = self._prove(found), self.certificate
+        if last is not None and not self.begins:
             ends = self._ends(found, proof.primal, last.primal)
             if not ends or not self._is_better(found, proof, last):
                 self.new, self.final = False, self.final or ends
                 return
         self.certificate, self.n_sv, self.new = proof, int(found.reach[1]), True
+        self.begins = False
         self.w[:] = self.trial
         self._expand(found)
         if self._unbounded and found.reach[OF_PLUS : OF_MINUS + 1].min() == 0.0:
@@ -244,9 +255,9 @@ class NewtonIterate(Iterate):
             dot(v, v), squared_distance(v, of), found.sums, found.reach, found.n_rows, drift=0.0,
             average=False, free_bias=not self._regularizes_bias,
         )  # fmt: skip
-        if 1.0 < proof.gap < math.inf:  # alpha = 0 proves more: D(0) = 0
-            proof = replace(proof, dual=0.0, gap=1.0)
-        return proof
+        if math.isfinite(proof.gap):
+            self.least_optimum = max(self.least_optimum, proof.least_optimum)
+        return proof.against(self.least_optimum)
 
     def _solve(self, hessian: Floats) -> bool:
         """Write the direction of the lower triangle of H - I; return whether rounding left one."""

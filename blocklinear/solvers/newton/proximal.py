@@ -62,15 +62,18 @@ class ProximalIterate(NewtonIterate):
 
     def evaluated(self, found: PassSums) -> None:
         """Go on with the step, or end it: with a direction from there, or with another center."""
-        proof = self._prove(found)
-        known = self.certificate
-        if known is None or proof.gap < known.gap:
-            self._idle = 0
-        self.new = known is None or (proof.gap, proof.primal) < (known.gap, known.primal)
+        proof, before = self._prove(found), self.certificate
+        best = before.against(self.least_optimum) if before else proof
+        if (proof.gap, proof.primal) < (best.gap, best.primal):
+            best = proof
+        self.new = best is proof
+        if self.new or self.begins:  # which are of alpha that the solver before has left
+            self.n_sv = int(found.reach[1])
         if self.new:
-            self.certificate, self.n_sv = proof, int(found.reach[1])
             self.w[:] = self.trial
-        self.recenters = False
+        if before is None or best.gap < before.gap:
+            self._idle = 0
+        self.certificate, self.begins, self.recenters = best, False, False
         self._measure(found)
         if self.width == math.inf:
             self.origin[:] = self.trial

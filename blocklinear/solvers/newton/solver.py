@@ -7,7 +7,7 @@ w' = sum s_i alpha_i x_i from the same pass. What rounding may do to both is add
 `objectives.certificate`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from blocklinear.options import TrainOptions
 from blocklinear.solvers.certified import CertifiedModels, CertifiedPasses
 from blocklinear.solvers.newton.iterate import NewtonIterate
 from blocklinear.solvers.newton.passes import NewtonPass, RowPass
-from blocklinear.solvers.protocol import CutShort, Solver, Start
+from blocklinear.solvers.protocol import CutShort, Solver, Start, Trainee
 from blocklinear.solvers.sharing import models_by_pass
 from blocklinear.store.groups import Group
 from blocklinear.store.manifest import Manifest
@@ -49,16 +49,27 @@ class NewtonModels(CertifiedModels):
         places = np.argsort(np.concatenate(self._numbers)).tolist()
         self._models: list[NewtonIterate] = [models[place] for place in places]
 
-    def start_from(self, weights: Floats, proven: Sequence[Certificate | None]) -> None:
-        """Begin where another solver stands, float64[n_features + 1, M].
-
-        Work no more on the models that are proven; None stands for those that go on.
-        """
+    def start_from(self, weights: Floats) -> None:
+        """Begin with weights, float64[n_features + 1, M]."""
         for part, numbers in zip(self._passes, self._numbers, strict=True):
             part.start_from(weights[:, numbers])
-        for j, (model, certificate) in enumerate(zip(self._models, proven, strict=True)):
-            if certificate is not None:
-                model.w[:], model.certificate = weights[:, j], certificate
+
+    def go_on_from(self, before: Trainee, certificate: Certificate, solved: Container[int]) -> None:
+        """Begin where another solver stands, which was certified there; but for models solved.
+
+        What was proven counts until passes lead to better weights. With a smooth loss the first one
+        is over the candidate that was certified, with proximal points over w, of which alpha are.
+        Measured, C = 30, on 14 pairs of data set and loss that go over: 269 passes instead of 313
+        from w; with proximal points from the average 300 instead of 316 on 5 pairs, but half as
+        many again on one of them.
+        """
+        chosen = before.chosen(certificate)
+        self.start_from(chosen if self.task.solver.smooth else before.current())
+        for j, proof in enumerate(before.proven() or [certificate]):
+            self._models[j].know(chosen[:, j], proof, j in solved)
+
+    def _unsolved(self) -> NDArray[np.bool_]:
+        return np.logical_or(super()._unsolved(), [model.begins for model in self._models])
 
     @property
     def state(self) -> dict[str, Any]:
