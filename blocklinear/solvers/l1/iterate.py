@@ -56,7 +56,8 @@ class L1Iterate(Iterate):
     """
 
     saved = (
-        *Iterate.saved, "_dual", "_orders", "idle", "_forcing", "work", "_spent", "_continued",
+        *Iterate.saved, "_least_optimum", "_orders", "idle", "_forcing", "work", "_spent",
+        "_continued",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +73,7 @@ class L1Iterate(Iterate):
         super().__init__()
         self.w, self.pull, self.step, self.decision = w, pull, step, decision
         self._penalty, self._goal, self._key = penalty, goal, key
-        self._dual, self._orders, self.idle, self._forcing = -math.inf, 0, 0, ROUGH
+        self._least_optimum, self._orders, self.idle, self._forcing = 0.0, 0, 0, ROUGH
         self.starved = self.misled = False
         self.work = self._spent = self._continued = 0
 
@@ -96,8 +97,8 @@ class L1Iterate(Iterate):
         reach = float(dot(np.abs(self.step), rows.size))
         wrong = 1.01 * UNIT * (self.n_sv + 8.0) * reach
         found = self._proof(rows, self._scale(wrong), wrong)
-        self._dual = max(self._dual, found.dual)
-        self.certificate = self._improved(found)
+        self._least_optimum = max(self._least_optimum, found.least_optimum)
+        self.certificate = found.against(self._least_optimum)
         self.violation = self._penalty.violation(self.w, self.pull)
         self.first_violation = self.first_violation or self.violation
 
@@ -112,14 +113,6 @@ class L1Iterate(Iterate):
             self.w, self.pull, penalty.l1, penalty.ridge, penalty.free_bias, scale, wrong
         )
         return bound(penalty.of(self.w), sums, left, len(rows.target))
-
-    def _improved(self, found: Certificate) -> Certificate:
-        """Return the certificate with the best dual value seen; D(0) = 0, too, is one."""
-        dual = max(self._dual, 0.0) - DIFFERENCE * found.primal
-        if not dual > found.dual or not math.isfinite(found.primal):
-            return found
-        gap = (found.primal - dual) / found.primal * (1.0 + 1e-9)
-        return Certificate(found.primal, dual, min(gap, found.gap), 0.0, False)
 
     def _scale(self, wrong: float) -> float:
         """Return how much of the dual point is feasible: with a ridge, and balanced, all of it."""
