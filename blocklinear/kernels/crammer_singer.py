@@ -333,6 +333,7 @@ def _add_candidate(rows, i, bias, V, C, y, a, wrong, gamma, scores, sums):
     rounding, noise = losses.ROW_ROUNDING * (K + 2.0) * a[y], losses.ROW_ROUNDING * (1.0 + highest)
     lost, above = _gap_term_bound(C, y, scores, a, rounding, 2.0 * wrong + noise)
     add_exactly(C * lost, sums, losses.LOSS)
+    sums[losses.WRONG] += C * (2.0 * wrong + noise)  # two scores
     if 4.0 * C * wrong > losses.WORTH_REFINING * above > 0.0:
         most = 0.0
         for m in range(K):

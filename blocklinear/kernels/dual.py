@@ -182,7 +182,8 @@ def certify_rows(
     recomputed : float64[n_features + 1 or 0] added to: sum_i s_i alpha_i x_i; left out if empty
     sums : float64[2, N_SUMS] added to, for each candidate that there is: sum_i C_i loss_i, as a
                               compensated sum (sum, correction); a bound of the sum above, which
-                              allows for rounding in f_i and in each term, not in adding them up
+                              allows for rounding in f_i and in each term, not in adding them up;
+                              how much the first may be wrong
     reach : float64[N_REACHES]          added to: sum_i |alpha_i| |x_i|; the rest as `terms` in
                               `add_dual_terms`
     """

@@ -49,8 +49,8 @@ from blocklinear.kernels.shared import add_exactly, inline
 
 HINGE, SQUARED_HINGE, LOGISTIC, L1_SVR, L2_SVR = 0, 1, 2, 3, 4
 
-LOSS, LOW, GAP_TERM_BOUND = 0, 1, 2
-N_SUMS = 3
+LOSS, LOW, GAP_TERM_BOUND, WRONG = 0, 1, 2, 3
+N_SUMS = 4
 REACH, N_REACH, OF_PLUS, OF_MINUS = 0, 1, 2, 3
 N_REACHES = 4
 
@@ -300,9 +300,24 @@ def update(kind, epsilon, t, C, Q, f, old):
 
 
 @inline
+def error_of_loss(kind, epsilon, t, f, lost, d):
+    """Return how much the loss may be wrong, without C, if f is by at most `d`.
+
+    It is convex in f: it falls by no more than it rises on the other side.
+    """
+    if kind == LOGISTIC:  # of slope 1 - exp(-lost), and a second derivative of at most 1/4
+        return (min(lost, 1.0) + 0.125 * d) * d + 8.0 * UNIT * lost
+    over = d + (1.0 - t * f if kind <= SQUARED_HINGE else abs(f - t) - epsilon)
+    if over <= 0.0:
+        return 0.0
+    return d if kind in (HINGE, L1_SVR) else 2.0 * over * d
+
+
+@inline
 def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
     """Add the loss of a row under one candidate to `sums`, f being wrong by at most `wrong`.
 
+    What the loss may be wrong by is added, too.
     Return the bound of what the row adds to P - D, and whether a smaller `wrong` would make it
     smaller, as at the kinks of losses.
     """
@@ -312,6 +327,7 @@ def bound_candidate(kind, epsilon, t, C, f, a, q, entropy, wrong, sums):
         return np.inf, False
     noise = ROW_ROUNDING * (1.0 + abs(f) + abs(t) + epsilon + 2.0 * abs(q))
     above = gap_term_bound(kind, epsilon, t, C, f, lost, a, q, entropy, wrong + noise)
+    sums[WRONG] += C * error_of_loss(kind, epsilon, t, f, lost, wrong + noise)
     if kind in (HINGE, L1_SVR):
         return above, 2.0 * C * wrong > WORTH_REFINING * above and above > 0.0
     return above, False

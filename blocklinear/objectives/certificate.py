@@ -57,22 +57,22 @@ class Certificate:
     drift: float
     average: bool  # whether the model is the running average of w
     rho: float | None = None  # of a one-class SVM; None of all others
+    rounding: float | None = None  # how much `primal` may be wrong; None where it is not known
 
     @property
     def least_optimum(self) -> float:
-        """What P* is at least, whatever rounding did to P; at least 0, as D(0) is."""
-        return max(0.0, self.dual - OF_PRIMAL * self.primal)
+        """What P* is at least, whatever rounding did to P: 0, if no more is known."""
+        if self.rounding is None or not math.isfinite(self.gap):
+            return 0.0
+        return max(0.0, self.dual - self.rounding)
 
-    def against(self, least_optimum: float) -> "Certificate":
-        """Return what a bound of P* from another pass proves, if that is more; not of one-class.
-
-        P is rounded in both passes, and so this says nothing of gaps below `OF_PRIMAL`.
-        """
-        if not 0.0 < self.primal < math.inf:
+    def against(self, known: float) -> "Certificate":
+        """Return what is proven if P* is known to be so much at least, 0 or a `least_optimum`."""
+        if self.rounding is None or not 0.0 < self.primal < math.inf:
             return self
-        left = (self.primal - least_optimum) / self.primal
-        gap = min((left + OF_PRIMAL) * (1.0 + OF_PRIMAL), 1.0 if least_optimum == 0.0 else math.inf)
-        return replace(self, dual=least_optimum, gap=gap) if gap < self.gap else self
+        left = max(min(self.primal + self.rounding - known, self.primal), 0.0)
+        gap = min(_relative(left, self.primal), 1.0)
+        return replace(self, dual=self.primal - left, gap=gap) if gap < self.gap else self
 
     @property
     def of_zero(self) -> bool:
@@ -132,7 +132,8 @@ def prove(
         removed = 1.0 - min(plus, minus) / heavier if heavier > 0.0 else 0.0
         removed += 1.01 * kernels.UNIT * (terms + 8.0)
         apart += removed * size
-        sums = sums + np.array([0.0, 0.0, removed * (sums[kernels.LOSS] + sums[kernels.LOW])])
+        sums = sums.copy()
+        sums[kernels.GAP_TERM_BOUND] += removed * (sums[kernels.LOSS] + sums[kernels.LOW])
     apart += 1.01 * kernels.UNIT * (terms + n_classes + 4.0) * size
     return bound(0.5 * float(square), sums, 0.5 * apart * apart, n, drift, average)
 
@@ -149,16 +150,23 @@ def bound(
     left : float              what P - D has besides the terms of rows
     n, drift, average :       as for `prove`
     """
-    loss, lost, gaps = map(float, sums)
+    loss, lost, gaps, wrong = map(float, sums)
     primal = penalty + (loss + lost)
     if primal == 0.0:  # no row has a loss and w = 0: that is the optimum
         return Certificate(0.0, 0.0, 0.0, drift, average)
-    rows = gaps * (1.0 + 2.0 * kernels.UNIT * n)
-    left = (rows + left) * (1.0 + OF_NORMS)
-    gap = left / primal * (1.0 + OF_PRIMAL) + 4.0 * kernels.UNIT
+    more = 1.0 + 2.0 * kernels.UNIT * n
+    left = (gaps * more + left) * (1.0 + OF_NORMS)
+    wrong = wrong * more + OF_NORMS * primal
     if not (math.isfinite(primal) and math.isfinite(left)):
-        gap = math.inf
-    return Certificate(primal, primal - left, gap, drift, average)
+        return Certificate(primal, primal - left, math.inf, drift, average)
+    return Certificate(
+        primal, primal - left, _relative(left, primal), drift, average, rounding=wrong
+    )
+
+
+def _relative(left: float, primal: float) -> float:
+    """Return the gap: so much of P, or a little more."""
+    return left / primal * (1.0 + OF_PRIMAL) + 4.0 * kernels.UNIT
 
 
 def balance(plus: Floats, minus: Floats) -> Floats:
@@ -178,12 +186,14 @@ def balance(plus: Floats, minus: Floats) -> Floats:
 
 def joined(certificates: list[Certificate]) -> Certificate:
     """Return what certificates of several models say of all: sums, and the largest gap."""
+    known = [c.rounding for c in certificates if c.rounding is not None]
     return Certificate(
         primal=sum(c.primal for c in certificates),
         dual=sum(c.dual for c in certificates),
         gap=max(c.gap for c in certificates),
         drift=max(c.drift for c in certificates),
         average=any(c.average for c in certificates),
+        rounding=sum(known) if len(known) == len(certificates) else None,
     )
 
 

@@ -23,7 +23,8 @@ _COURSE = fields(
     more=True,
 )  # fmt: skip
 _CERTIFICATE = fields(
-    {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag}
+    {"primal": number, "dual": number, "gap": number, "drift": number, "average": flag},
+    {"rounding": number},
 )
 _ITERATES = items(
     fields({"certificate": maybe(_CERTIFICATE), "first_violation": number}, more=True)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from liblinear import liblinear_program
 
 from blocklinear.kernels import crammer_singer as cs
-from blocklinear.kernels.losses import GAP_TERM_BOUND
+from blocklinear.kernels.losses import GAP_TERM_BOUND, N_SUMS
 
 INTERPRETED = numba.config.DISABLE_JIT
 MANY_CLASSES = 40 if INTERPRETED else 1000
@@ -133,11 +133,11 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     W, average = rng.normal(size=(2, p.rows.shape[1] + 1, p.K))
     start = rng.normal(size=W.shape)
     recomputed, terms = start.copy(), np.array([3.0, 4.0])
-    sums, reach = np.ones((2, 3)), np.ones(2)
+    sums, reach = np.ones((2, N_SUMS)), np.ones(2)
     norms = np.linalg.norm([W, average], axis=1).max(axis=1)
     about = p.cut, p.data, p.bias, alpha, W
     cs.cs_certify_rows(*about, average, True, norms, recomputed, sums, reach)
-    alone, others, again = np.ones((2, 3)), np.ones(2), np.zeros_like(W)
+    alone, others, again = np.ones((2, N_SUMS)), np.ones(2), np.zeros_like(W)
     cs.cs_certify_rows(*about, average, False, norms, again, alone, others)
     assert alone[0].tobytes() == sums[0].tobytes()
     assert others.tobytes() == reach.tobytes()
@@ -145,7 +145,7 @@ def test_terms_are_added_and_the_dual_is_below_any_primal(drawn):
     close(recomputed, start + p.X.T @ alpha)
     close(reach[0] - 1, (abs(alpha).sum(1) * np.linalg.norm(p.X, axis=1)).sum())
     value = dual_value(p.X, p.label, alpha)
-    for V, (loss, low, gap) in zip((W, average), sums - 1, strict=True):
+    for V, (loss, low, gap, _) in zip((W, average), sums - 1, strict=True):
         primal = primal_value(p.X, p.label, p.cost, V)
         close(0.5 * (V**2).sum() + loss + low, primal)
         apart = 0.5 * ((V - p.X.T @ alpha) ** 2).sum()
@@ -165,7 +165,7 @@ def test_alpha_that_is_not_feasible_proves_nothing(seed):
     alpha = p.feasible(rng) + rng.normal(size=(40, 4)) * (rng.random((40, 1)) < 0.5)
     alpha[0], alpha[1, 2], alpha[2] = np.nan, -np.inf, 1e300
     W = rng.normal(size=(6, 4))
-    recomputed, sums, reach = np.zeros_like(W), np.zeros((2, 3)), np.zeros(2)
+    recomputed, sums, reach = np.zeros_like(W), np.zeros((2, N_SUMS)), np.zeros(2)
     terms = np.zeros(2)
     cs.cs_certify_rows(
         p.cut, p.data, p.bias, alpha, W, W, False,

@@ -345,6 +345,20 @@ def test_the_gap_of_a_row_holds_for_every_decision_close_by(p, seed, wrong):
         ) + 1e-12 * (C + abs(a))
 
 
+@examples(50)
+@given(p=problems, seed=st.integers(0, 99), wrong=st.floats(0.0, 1e-3))
+def test_the_error_of_a_loss_holds_for_every_decision_close_by(p, seed, wrong):
+    rng = np.random.default_rng(seed)
+    for t in p.target:
+        f = rng.choice([1.0, -1.0, t]) + rng.choice([p.epsilon, 0.0]) + rng.normal() * 0.01
+        lost = losses.loss(p.kind, p.epsilon, t, f)
+        error = losses.error_of_loss(p.kind, p.epsilon, t, f, lost, wrong)
+        for other in np.linspace(f - wrong, f + wrong, 5):
+            off = abs(losses.loss(p.kind, p.epsilon, t, other) - lost)
+            assert off <= error + 1e-15 * (1 + lost)
+        assert error <= wrong * (2 * np.sqrt(lost) + 2 * wrong + 1) + 1e-14 * lost
+
+
 @pytest.mark.parametrize("share", [1e-30, 6.2e-17, 1.2e-16, 1.6e-16, 3e-16, 1e-12])
 @pytest.mark.parametrize("times", [0.3, 0.9, 1.1, 3.0])
 def test_what_a_row_with_a_tiny_alpha_adds_is_not_rounded_away(share, times):
@@ -407,7 +421,7 @@ def test_a_gap_smaller_than_the_rounding_of_sums_is_told():
 def certified(p, alpha, w, average, start=0.0, added_to=None, balance=(1.0, 1.0)):
     """Return w', sums and reach, all added to `start` or to what a call gave."""
     if added_to is None:
-        added_to = np.full(len(w), start), np.full((2, 3), start), np.full(4, start)
+        added_to = np.full(len(w), start), np.full((2, losses.N_SUMS), start), np.full(4, start)
     recomputed, sums, reach = added_to
     norms = np.linalg.norm([w, average], axis=1) * (1 + 1e-9)
     dual.certify_rows(

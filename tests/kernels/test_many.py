@@ -283,18 +283,18 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     kept = s.alpha.copy()
     norms = np.linalg.norm([s.W, average], axis=1)
     terms, recomputed = np.ones((M, dual.N_TERMS)), np.ones_like(s.W)  # added to
-    sums, reach = np.ones((2, 3, M)), np.ones((losses.N_REACHES, M))
+    sums, reach = np.ones((2, losses.N_SUMS, M)), np.ones((losses.N_REACHES, M))
     balance = np.random.default_rng(2).choice([0.0, 0.3, 1.0], (2, M))
     dual.add_many_dual_terms(p.about, p.models, s.alpha, terms)
     about = p.cut, p.about, p.models, p.bias, s.alpha, balance, s.W
     dual.certify_many(*about, average, True, norms, recomputed, sums, reach)
-    alone, again, others = np.ones((2, 3, M)), np.ones_like(s.W), np.ones_like(reach)
+    alone, again, others = np.ones((2, losses.N_SUMS, M)), np.ones_like(s.W), np.ones_like(reach)
     dual.certify_many(*about, average, False, norms, again, alone, others)
     assert again.tobytes() == recomputed.tobytes()
     assert others.tobytes() == reach.tobytes()
     assert np.array_equal(alone[0], sums[0])
     assert (alone[1] == 1.0).all()
-    without = np.ones((2, 3, M))
+    without = np.ones((2, losses.N_SUMS, M))
     none = np.zeros((0, s.W.shape[1]))
     dual.certify_many(*about, average, True, norms, none, without, others)
     assert np.array_equal(without, sums)
@@ -303,7 +303,7 @@ def test_dual_terms_and_certificates_are_those_of_each_model(p):
     for j in range(M):
         alpha, t, C = np.ascontiguousarray(s.alpha[:, j]), p.targets(j), p.costs(j)
         one_terms, one_w = np.ones(dual.N_TERMS), np.ones(len(average))
-        one_sums, one_reach = np.ones((2, 3)), np.ones(losses.N_REACHES)
+        one_sums, one_reach = np.ones((2, losses.N_SUMS)), np.ones(losses.N_REACHES)
         dual.add_dual_terms((t, C), (p.kind, p.epsilon), alpha, one_terms)
         candidates = s.W[:, j].copy(), average[:, j].copy()
         dual.certify_rows(
@@ -343,7 +343,7 @@ def test_alpha_outside_of_its_domain_proves_nothing(kind):
     found = []
     for numbers in (alpha, feasible):
         terms, recomputed = np.zeros((M, dual.N_TERMS)), np.zeros_like(W)
-        sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
+        sums, reach = np.zeros((2, losses.N_SUMS, M)), np.zeros((losses.N_REACHES, M))
         dual.add_many_dual_terms(p.about, p.models, numbers, terms)
         dual.certify_many(
             p.cut, p.about, p.models, p.bias, numbers, np.ones((2, M)), W, W, True, norms,
@@ -361,7 +361,7 @@ def test_a_decision_that_is_no_number_leaves_no_bound_of_its_model(kind):
     _, M = p.shape
     W = np.zeros_like(swept(p).W)
     W[:, 2] = np.nan
-    sums, reach = np.zeros((2, 3, M)), np.zeros((losses.N_REACHES, M))
+    sums, reach = np.zeros((2, losses.N_SUMS, M)), np.zeros((losses.N_REACHES, M))
     dual.certify_many(
         p.cut, p.about, p.models, p.bias, np.zeros(p.shape), np.ones((2, M)), W, W, False,
         np.zeros((2, W.shape[1])), np.zeros_like(W), sums, reach,

@@ -117,7 +117,7 @@ def test_a_point(rows):
     np.testing.assert_allclose(found["diagonal"], h @ rows.X**2, rtol=1e-10)
     lower = np.tril(rows.X.T @ (h[:, None] * rows.X))
     np.testing.assert_allclose(found["hessian"], lower, rtol=1e-10, atol=1e-12)
-    loss, lost, _ = found["sums"]
+    loss, lost, _, _ = found["sums"]
     total = reference.total_loss(rows.X, rows.target, rows.cost, rows.w, rows.kind, EPSILON)
     assert loss + lost == pytest.approx(total, rel=1e-13)
     sizes = np.linalg.norm(rows.X, axis=1)

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import reference
@@ -115,7 +117,7 @@ def test_the_gap_of_estimates_is_not_negative():
 def test_what_overflowed_proves_nothing():
     for wrong in (np.nan, np.inf):
         for at in (LOSS, GAP_TERM_BOUND):
-            sums = np.array([1.0, 0.0, 0.0])
+            sums = np.array([1.0, 0.0, 0.0, 0.0])
             sums[at] = wrong
             found = prove(2.0, 0.0, sums, np.zeros(N_REACHES), 3, 0.0, average=False)
             assert not np.isfinite([found.primal, found.dual]).all()
@@ -124,7 +126,7 @@ def test_what_overflowed_proves_nothing():
 
 def test_the_rounding_of_the_recomputed_w_is_part_of_the_gap():
     """10^9 rows that add up to nothing: w' may be anything within what was lost on the way."""
-    reach, sums = np.array([1e9, 1e9, 5e8, 5e8]), np.array([1.0, 0.0, 0.0])
+    reach, sums = np.array([1e9, 1e9, 5e8, 5e8]), np.array([1.0, 0.0, 0.0, 0.0])
     found = prove(2.0, 0.0, sums, reach, 10**9, 0.0, average=False)
     lost = 1e9 * 2.0**-53 * 1e9
     assert found.gap >= 0.5 * lost**2 / 2.0
@@ -163,3 +165,36 @@ def test_without_any_feature_the_model_is_zero(tmp_path):
     model = train(split_problem(tmp_path, problem, 3), problem.options(gap=1e-9))
     assert model.n_features == 0
     assert model.metadata["certificate"]["primal"] == model.metadata["certificate"]["dual"] == 6.0
+
+
+@pytest.mark.parametrize("solver", [1, 3, 12, 13])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_primal_is_wrong_by_no_more_than_its_rounding(tmp_path, solver, seed):
+    """Large products cancel in decision values, and C makes what is left of them count."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5)).round(3)
+    X[:, :2] += 1e4 * rng.normal(size=(60, 1)).round()
+    value = (X[:, 0] - X[:, 1]) + 0.1 * X[:, 2]
+    labels = 0.01 * value + 0.15 if solver in (12, 13) else np.where(value > 0, 1.0, -1.0)
+    problem = Problem(X, labels.round(4), solver, cost=1e6, bias=1.0)
+    options = problem.options(max_outer=40, gap=1e-9)
+    model = train(split_problem(tmp_path, problem, 2), options)
+    proof = model.metadata["certificate"]
+    assert 0.0 < proof["rounding"] < 0.1 * proof["primal"]
+    off = exact_primal(problem, model) - Fraction(proof["primal"])
+    assert abs(off) <= Fraction(proof["rounding"])
+
+
+def exact_primal(problem, model):
+    """Return P of a model as a fraction: without any rounding, of losses without logarithms."""
+    w = [Fraction(x) for x in [*model.weights[:, 0].tolist(), model.bias_weights[0]]]
+    total, epsilon = sum(x * x for x in w) / 2, Fraction(problem.epsilon)
+    for row, label in zip(problem.rows.tolist(), problem.labels.tolist(), strict=True):
+        f = sum(Fraction(x) * own for x, own in zip(row, w, strict=True))
+        if problem.regression:
+            lost = abs(f - Fraction(label)) - epsilon
+        else:
+            lost = 1 - (f if label == model.labels[0] else -f)
+        power = 1 if problem.solver in (3, 13) else 2
+        total += Fraction(problem.cost) * max(lost, 0) ** power
+    return total

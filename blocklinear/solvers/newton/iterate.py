@@ -65,7 +65,7 @@ class NewtonIterate(Iterate):
     origin : float64[n]       where steps begin
     trial, search : float64[n]          what is to be evaluated, and what is to be multiplied
     begins : bool             whether no pass has evaluated a point yet
-    least_optimum : float     what P is known to exceed
+    least_optimum : float     what P* is known to be at least
     evaluates : bool          what the next pass does: evaluate `trial`, or multiply by `search`
     direct : bool             whether a pass that evaluates adds up the Hessian, too
     violation : float         |gradient|
@@ -255,8 +255,7 @@ class NewtonIterate(Iterate):
             dot(v, v), squared_distance(v, of), found.sums, found.reach, found.n_rows, drift=0.0,
             average=False, free_bias=not self._regularizes_bias,
         )  # fmt: skip
-        if math.isfinite(proof.gap):
-            self.least_optimum = max(self.least_optimum, proof.least_optimum)
+        self.least_optimum = max(self.least_optimum, proof.least_optimum)
         return proof.against(self.least_optimum)
 
     def _solve(self, hessian: Floats) -> bool:

@@ -63,17 +63,17 @@ class ProximalIterate(NewtonIterate):
     def evaluated(self, found: PassSums) -> None:
         """Go on with the step, or end it: with a direction from there, or with another center."""
         proof, before = self._prove(found), self.certificate
-        best = before.against(self.least_optimum) if before else proof
+        best = proof if before is None else before.against(self.least_optimum)
         if (proof.gap, proof.primal) < (best.gap, best.primal):
             best = proof
-        self.new = best is proof
-        if self.new or self.begins:  # which are of alpha that the solver before has left
+        if before is None or best.gap < before.gap:
+            self._idle = 0
+        self.certificate, self.new = best, best is proof
+        if self.new or self.begins:  # alpha are those that the solver before has left, if any
             self.n_sv = int(found.reach[1])
         if self.new:
             self.w[:] = self.trial
-        if before is None or best.gap < before.gap:
-            self._idle = 0
-        self.certificate, self.begins, self.recenters = best, False, False
+        self.begins = self.recenters = False
         self._measure(found)
         if self.width == math.inf:
             self.origin[:] = self.trial
