@@ -118,6 +118,21 @@ def test_each_class_a_grid_and_folds(tmp_path):
     assert (newton.predicted == dual.predicted).mean() > 0.99
 
 
+@each_solver
+@pytest.mark.parametrize("seed", range(5))
+def test_it_ends_where_rounding_hides_what_steps_gain(tmp_path, solver, seed):
+    """C is far larger than any alpha: a rounded loss counts more than what is left to gain."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5)).round(3)
+    value = X @ rng.normal(size=5)
+    problem = Problem(X, np.where(value > 0, 1.0, -1.0), 3, cost=1e9, bias=1.0)
+    if solver == 13:
+        problem = Problem(X, (0.01 * value + 0.15).round(4), 13, cost=1e4, bias=100.0)
+    model = train(split_problem(tmp_path, problem), problem.options(method="newton", gap=1e-12))
+    assert "where rounding ends it" in model.metadata["stopped"]
+    assert model.metadata["certificate"]["gap"] <= 1e-5
+
+
 # -- A run
 
 

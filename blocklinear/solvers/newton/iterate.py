@@ -29,7 +29,7 @@ _SUFFICIENT = 1e-4  # Armijo
 _FLAT = 0.9  # what may be left of the slope where a step ends that had to be shorter
 _INSIDE = 1e-3  # of the lengths left, from either end
 _MOST_TRIALS = 40  # of lengths
-_ROUNDING = 1e-13  # of what is minimised: values that close are the same
+ROUNDING = 1e-13  # of what is minimised: values that close are the same
 _MORE_PASSES = 50  # of conjugate gradients than there are weights, which rounding may need
 
 
@@ -175,11 +175,11 @@ class NewtonIterate(Iterate):
         fallen = value <= before + _SUFFICIENT * self._length * self._slope
         if fallen and self._high[0] == math.inf:
             return True
-        slope, rounding = self._slope_at(found), _ROUNDING * max(abs(value), abs(before))
+        slope, rounding = self._slope_at(found), ROUNDING * max(abs(value), abs(before))
         if value - self._length * slope > before + rounding:  # a tangent is above what is convex
             self.final = True
             return False
-        if abs(slope) <= -_FLAT * self._slope and value <= before + _ROUNDING * abs(before):
+        if abs(slope) <= -_FLAT * self._slope and value <= before + ROUNDING * abs(before):
             return True
         if slope < 0.0:
             self._low, self._high = (self._length, slope), (self._high[0], self._high[1] / 2.0)

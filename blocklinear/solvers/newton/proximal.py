@@ -13,7 +13,7 @@ from typing import Any
 
 from blocklinear.kernels.primal import COSTS, MOVED, TARGETS, VALUE, VALUE_LOW
 from blocklinear.kernels.sums import dot
-from blocklinear.solvers.newton.iterate import Floats, NewtonIterate, PassSums
+from blocklinear.solvers.newton.iterate import ROUNDING, Floats, NewtonIterate, PassSums
 
 _FIRST_WIDTH, _LEAST_WIDTH = 10.0, 1e-3
 """Widths in targets of mean size, which are 1 for classes; the first one times the square root of
@@ -81,6 +81,9 @@ class ProximalIterate(NewtonIterate):
             return
         value = self._value_of(found)
         if self._searching:
+            if -self._slope <= ROUNDING * abs(self._value) and not self._halves_gradient(found):
+                self._narrow()  # rounding hides what steps gain: they would go on for ever
+                return
             if not self._ends(found, value, self._value):
                 if self.final:  # rounding hides what the step gains
                     self._narrow()
@@ -114,6 +117,11 @@ class ProximalIterate(NewtonIterate):
     def _value_of(self, found: PassSums) -> float:
         v = self.trial if self._regularizes_bias else self.trial[:-1]
         return float(0.5 * dot(v, v) + (found.values[VALUE] + found.values[VALUE_LOW]))
+
+    def _halves_gradient(self, found: PassSums) -> bool:
+        """Return whether the gradient at the trial is at most half of that where the step began."""
+        there, before = self._gradient_at(found), self.gradient
+        return bool(dot(there, there) <= 0.25 * dot(before, before))
 
     def _reaches_goal(self) -> bool:
         return False  # its gradient is that of a center, which says nothing of the gap
