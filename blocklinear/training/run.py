@@ -465,6 +465,8 @@ class GroupRun(Run):
         for number, loaded in enumerate(self.loader.stream(order, ahead) if order else ()):
             if number and self.halt():
                 raise Abandoned
+            if self.loader.whole:  # then the next block step has it in memory
+                self._begun.add(loaded)
             yield loaded
 
     def iterate(self) -> None:

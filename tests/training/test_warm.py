@@ -86,6 +86,16 @@ def test_rows_added_and_removed(tmp_path, monkeypatch, solver, group):
     assert found.started.blocks_read == (0 if group is None else 1)
 
 
+def test_what_w_is_recomputed_from_is_reported_as_read(store):
+    options = how(3, group=None, gap=1e-12, max_outer=3, method="dual")
+    train(store, options)
+    collect_garbage(remove(store, blocks=[0]))
+    heard, store = Heard(), BlockStore.open(store.folder)
+    train(store, replace(options, warm_start=True), heard)
+    read = [event.bytes_read for event in heard.of(OuterIteration)]
+    assert read == [sum(block.bytes for block in store.manifest.blocks), 0, 0]
+
+
 def test_the_larger_part_removed_is_recomputed(store):
     train(store, how())
     more(store, rows(2, 30), "more", 4)
