@@ -84,7 +84,7 @@ def read_log(path: str | os.PathLike[str]) -> RunHistory:
     Raises
     ------
     InputError
-        If it is not a run log, or has no outer iteration.
+        If it is not a run log, or its last run has no outer iteration.
     StorageError
         If it cannot be read.
     """

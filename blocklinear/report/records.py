@@ -225,7 +225,9 @@ def read_log(path: str | os.PathLike[str]) -> RunRecords:
     history = read_events(path)
     if not history.events:
         raise InputError(
-            f"{os.fspath(path)}: has no outer iteration", "name a log of a run that finished one"
+            f"{os.fspath(path)}: {'' if history.started is None else 'its last run '}has no outer "
+            "iteration",
+            "name a log whose last run finished one",
         )
     return history
 

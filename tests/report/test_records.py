@@ -63,6 +63,7 @@ def test_a_line_that_a_crash_cut_short_is_passed_over(log):
         ([outer(1, 0.5), "", outer(2, 1.0)], ":2: is not a line of a run log"),
         ([{"event": "warning", "message": "x"}], "has no outer iteration"),
         (["{}"], "has no outer iteration"),
+        ([outer(1, 0.5), {"event": "start"}], "its last run has no outer iteration"),
         ([outer(1, "soon")], ":1: 'seconds' is missing or not a number"),
         ([{"event": "outer", "outer": 1, "seconds": 1}], ":1: 'primal' is missing"),
         ([outer(1, None)], ":1: 'seconds' is missing"),
