@@ -126,7 +126,8 @@ def add_loss(parser: Any) -> None:
     parser.add_argument(
         "--balanced",
         action="store_true",
-        help="give each class the weight rows / (classes * rows of the class)",
+        help="give each class the weight rows / (classes * rows of the class), where a row that "
+        "has a weight counts that often",
     )
 
 
