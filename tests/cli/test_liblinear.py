@@ -384,6 +384,18 @@ def test_one_label_of_a_classifier_is_refused_once(cli):
     assert done.err.count("all rows have the one label 1") == 1
 
 
+def test_advice_names_the_command_that_takes_the_option(cli):
+    Path("turned").write_text("1 2:1 1:1\n")
+    assert cli("liblinear", "train", "-q", "data_file", "model").status == 0
+    lines = {"split": ("train", "turned"), "predict": ("predict", "turned", "model", "out")}
+    for own, arguments in lines.items():
+        done = cli("liblinear", *arguments)
+        assert done.status == 1
+        advice = f"pass --unsorted sort; the options are those of `blocklinear {own}`\n"
+        assert done.err.endswith(advice)
+        assert "--unsorted" in cli(own, "--help").out
+
+
 def test_one_row_has_no_folds(cli):
     Path("one").write_text("1 1:1\n")
     done = cli("liblinear", "train", "-q", "-v", 2, "-s", 12, "one")

@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     except BlocklinearError as error:
         if isinstance(error, InputFormatError):
             print(f"Wrong input format at line {error.line}", file=sys.stderr)
-        options = "; the options are those of `blocklinear split`" if "--" in error.fix else ""
+        own = "predict" if args.command_line[0] == "predict" else "split"
+        options = f"; the options are those of `blocklinear {own}`" if "--" in error.fix else ""
         print(f"{error}{options}", file=sys.stderr)
     except BrokenPipeError:
         raise
