@@ -196,7 +196,8 @@ class Stopping:
             what, best, goal = "violation", self._best[2], self.options.tolerance
         return (
             f"after {counted(report.outer, 'outer iteration')} the {what} is {best:.3g}, and "
-            f"falls so slowly that it will take more than {self.options.most_outer} to {goal:g}; "
+            "falls so slowly that at this rate it will take more than "
+            f"{self.options.most_outer} to {goal:g}; "
             f"{self._how_to_converge(report)}"
         )
 
