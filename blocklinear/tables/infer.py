@@ -65,7 +65,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
     names = list(schema.names)
     twice = sorted(name for name, n in Counter(names).items() if n > 1)
     if twice:
-        raise InputError(f"{path}: there are several columns {_listed(twice)}", "rename them")
+        raise InputError(f"{path}: there are several columns {listed(twice)}", "rename them")
     named = {
         "--target": [options.target], "--weight": [options.weight] if options.weight else [],
         "--columns": options.columns, "--drop": options.drop, "--categories": options.categories,
@@ -75,8 +75,8 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
         lacking = [name for name in given if name not in names]
         if lacking:
             raise UsageError(
-                f"{path}: the table has no column {_listed(lacking)}, which {option} names",
-                f"there are {_listed(names)}",
+                f"{path}: the table has no column {listed(lacking)}, which {option} names",
+                f"there are {listed(names)}",
             )
     if options.weight == options.target:
         raise UsageError(f"--weight names {quoted_name(options.target)}, which is the target")
@@ -90,7 +90,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
     if called and not options.columns:
         listener(
             Warned(
-                f"{path}: the index of pandas is left out, {_listed(called)}: to take it, name it "
+                f"{path}: the index of pandas is left out, {listed(called)}: to take it, name it "
                 "in --columns"
             )
         )
@@ -127,7 +127,7 @@ def infer(path: str, schema: Any, options: TableOptions, listener: Listener = ig
     if untyped:
         listener(
             Warned(
-                f"{path}: no values in {_listed(untyped)}, which from now on must be text: name a "
+                f"{path}: no values in {listed(untyped)}, which from now on must be text: name a "
                 "table in which there are some, too, or leave it out with --drop"
             )
         )
@@ -246,6 +246,7 @@ def _fits(kind: Any, wanted: str) -> bool:
     return found == wanted
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names of columns, the first of many."""
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
     return ", ".join(map(quoted_name, names[:_MOST_SHOWN])) + more

@@ -36,6 +36,11 @@ class Moments:
             if self._n_held == _BLOCK:
                 self._join()
 
+    @property
+    def count(self) -> int:
+        """How many numbers were taken in."""
+        return self._count + self._n_held
+
     def finish(self) -> tuple[float, float]:
         """Return the mean and the deviation; 0 for the one if there are none, 1 for no other."""
         if self._n_held:

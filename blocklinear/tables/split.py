@@ -15,7 +15,7 @@ from blocklinear.recipe import Recipe
 from blocklinear.store.store import BlockStore
 from blocklinear.tables.arrow import TableMemory
 from blocklinear.tables.encode import Encoder
-from blocklinear.tables.infer import TableOptions, infer
+from blocklinear.tables.infer import TableOptions, infer, listed
 from blocklinear.tables.moments import Moments
 from blocklinear.tables.stream import Skipping, Tables, columns_of, read_ahead, reader_of
 from blocklinear.text import Rows
@@ -50,7 +50,7 @@ def split_tables(
     with StoreWriter(store, options, progress) as writer:
         tables.open(recipe, "those of the first table", _own(recipe), listener)
         if table.standardize:
-            recipe = with_moments(recipe, tables, most_skipped)
+            recipe = with_moments(recipe, tables, most_skipped, listener)
         encoder = Encoder(recipe, growing=True)
         _append(writer, tables, encoder, options.text.memory_bytes, most_skipped, progress)
         writer.describe(tables.provenance(), encoder.recipe.to_bytes())
@@ -160,10 +160,11 @@ def labelled_rows(
     return rows(), left
 
 
-def with_moments(recipe: Recipe, tables: Tables, most_skipped: int) -> Recipe:
+def with_moments(recipe: Recipe, tables: Tables, most_skipped: int, listener: Listener) -> Recipe:
     """Return a recipe with the mean and the deviation of each column of numbers, from one pass.
 
     Missing values and rows without a target do not count; a column of one value is divided by 1.
+    `Warned` names columns without values, as numbers of rows that are added later stay as they are.
     """
     names = [recipe.names[j] for j in recipe.numbers]
     if not names:
@@ -172,6 +173,15 @@ def with_moments(recipe: Recipe, tables: Tables, most_skipped: int) -> Recipe:
     for _, part in read_ahead(tables.parts([*names, recipe.target.name], Skipping(most_skipped))):
         for name in names:
             moments[name].add(part, name)
+    empty = [name for name in names if not moments[name].count]
+    if empty:
+        listener(
+            Warned(
+                f"no values in {listed(empty)}, whose mean and deviation are not known: numbers in "
+                "rows that are added later are not standardised; split a table in which there are "
+                "some, too, or leave it out with --drop"
+            )
+        )
     columns = list(recipe.columns)
     for j in recipe.numbers:
         mean, scale = moments[columns[j].name].finish()

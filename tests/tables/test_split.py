@@ -523,6 +523,21 @@ def test_columns_that_are_text_for_want_of_values_are_named(tmp_path, name):
     assert told.startswith(f"{path}: no values in 'a', which from now on must be text: ")
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_columns_that_cannot_be_standardised_for_want_of_values_are_named(tmp_path, standardize):
+    nothing = pa.array([None, None, 5.0], pa.float64())  # its value is in a row without a target
+    table = pa.table(
+        {"x": [1, 2, 3], "a": nothing, "b": pa.nulls(3, pa.int64()), "y": [0, 1, None]}
+    )
+    path, warnings = str(write(table, tmp_path / "t.parquet")), []
+    how = TableOptions("y", standardize=standardize)
+    skipping = replace(OPTIONS, text=TextOptions(**LITTLE, on_error="skip"))
+    split_tables([path], tmp_path / "s", how, skipping, warnings.append)
+    told = [event.message for event in warnings if isinstance(event, Warned)]
+    named = [text for text in told if text.startswith("no values in 'a', 'b', whose mean")]
+    assert len(named) == standardize
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("n_rows", [0, 5], ids=["no rows", "no values"])
 def test_types_of_columns_that_have_no_values_in_the_first_table(tmp_path, name, n_rows):
