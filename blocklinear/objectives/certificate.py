@@ -68,7 +68,7 @@ class Certificate:
 
     def against(self, known: float) -> "Certificate":
         """Return what is proven if P* is known to be so much at least, 0 or a `least_optimum`."""
-        if self.rounding is None or not 0.0 < self.primal < math.inf:
+        if self.rounding is None or not math.isfinite(self.gap):
             return self
         left = max(min(self.primal + self.rounding - known, self.primal), 0.0)
         gap = min(_relative(left, self.primal), 1.0)
