@@ -137,10 +137,10 @@ def predict(
     (1, 2)
     """
     found = model_of(model)
-    text = options_of(TextOptions, options, settings, predict)
     if not _is_text(rows):
         given = (output, options, positive)
         if any(value is not None for value in given) or settings or strict or report:
+            options_of(TextOptions, options, settings, predict)  # names what is unknown
             raise UsageError(
                 "rows in memory are predicted without output, report, positive, strict and options "
                 "of text",
@@ -149,6 +149,7 @@ def predict(
         decisions = found.decision_function(rows).reshape(-1, found.n_columns)
         return predicted(found, decisions, decision=decision, probability=probability)
     inputs = [os.fspath(path) for path in path_list(rows)]
+    text = options_of(TextOptions, options, settings, predict)
     if output is not None:
         with telling(listener, verbose) as tell:
             return predict_stream(
@@ -224,9 +225,9 @@ def evaluate(
     Area under the ROC curve = ... (positive 1)
     """
     found = model_of(model)
-    text = options_of(TextOptions, options, settings, evaluate)
     if not _is_text(rows):
         if y is None or options is not None or settings:
+            options_of(TextOptions, options, settings, evaluate)  # names what is unknown
             raise UsageError(
                 "rows in memory are evaluated with y, and without options of text",
                 "give their labels as y, or the path of LIBSVM text",
@@ -235,6 +236,7 @@ def evaluate(
     if y is not None:
         raise UsageError("y is given for text, which has labels of its own", "leave it out")
     inputs = [os.fspath(path) for path in path_list(rows)]
+    text = options_of(TextOptions, options, settings, evaluate)
     with telling(listener, verbose) as tell:
         return evaluate_text(
             found, inputs, text_options=text, positive=found.code_of(positive), listener=tell

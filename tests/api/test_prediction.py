@@ -26,6 +26,15 @@ def test_text_and_arrays_come_to_the_same(model, rows, tmp_path):
     assert report.confusion is not None
 
 
+def test_rows_in_memory_need_no_options_of_text(model, rows, monkeypatch):
+    """Making them takes many times as long as to predict a row."""
+    X, y = load_svmlight_file(str(rows), n_features=model.n_features)
+    monkeypatch.delattr("blocklinear.api.prediction.options_of")
+    assert np.array_equal(blocklinear.predict(X, model), model.predict(X))
+    found = blocklinear.evaluate(X, model, y)
+    assert found.score.as_dict()["accuracy"] == np.mean(model.predict(X) == y)
+
+
 def test_decisions_and_probabilities(model, rows):
     X, _ = load_svmlight_file(str(rows), n_features=model.n_features)
     for given in (rows, X):
